@@ -1,0 +1,51 @@
+"""From bytes to tokens and back: selection and distribution. Imports torch alone."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+BUCKET = 16
+"""Token counts are padded up to a multiple of this, so that compiled graphs and allocations stay few."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Which bytes are tokens, and which token each byte reads."""
+
+    segment_ids: Int[Tensor, "B L"]
+    """int64, the token that a byte reads: the latest boundary at or before it."""
+    token_positions: Int[Tensor, "B S"]
+    """int64, the index in the row of the byte that ends the token; 0 on padding."""
+    token_mask: Bool[Tensor, "B S"]
+    """False on padding, which stands at the end of a row."""
+
+
+def segments(boundary: Bool[Tensor, "B L"], bucket: int = BUCKET) -> Segments:
+    """Index tensors for a segmentation whose first position is always a boundary.
+
+    The number of tokens S is the longest row's, rounded up to `bucket` (one host synchronisation).
+    """
+    rows, length = boundary.shape
+    order = torch.cumsum(boundary, dim=1, dtype=torch.int64)
+    counts = order[:, -1] if length else order.new_zeros(rows)
+    longest = int(counts.max()) if counts.numel() else 0
+    tokens = -(-max(longest, 1) // bucket) * bucket
+    segment_ids = order - 1
+    # Bytes that are no boundary write to a spare last column, which is cut off again.
+    slots = segment_ids.where(boundary, tokens)
+    bytes_index = torch.arange(length, device=boundary.device).expand(rows, length)
+    token_positions = bytes_index.new_zeros(rows, tokens + 1).scatter_(1, slots, bytes_index)[:, :tokens]
+    token_mask = torch.arange(tokens, device=boundary.device) < counts[:, None]
+    return Segments(segment_ids, token_positions, token_mask)
+
+
+def select(hidden: Float[Tensor, "B L D"], token_positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
+    """One vector a token: the hidden state at the byte that ends it."""
+    return hidden.gather(1, token_positions[..., None].expand(-1, -1, hidden.shape[-1]))
+
+
+def distribute(tokens: Float[Tensor, "B S D"], segment_ids: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
+    """Every byte receives the vector of the token it reads."""
+    return tokens.gather(1, segment_ids[..., None].expand(-1, -1, tokens.shape[-1]))

@@ -1,0 +1,45 @@
+"""Boundaries at random: the control that every learned strategy must beat."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from pydantic.dataclasses import dataclass
+from torch import Tensor, nn
+
+from byteseam.model.unet import document_positions, document_starts
+from byteseam.strategies.base import Strategy, log_odds
+from byteseam.types import Batch, Decision, Encoded
+
+BLOCK_BYTES = 100
+"""Bytes over which the number of boundaries is exact."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform(Strategy):
+    """Every set of ``round(rate * 100)`` boundaries among 100 bytes is equally likely, redrawn each pass.
+
+    The paper draws an exact number over the whole row, which depends on where the row ends. Here the number is exact
+    in each block of 100 bytes of a document, drawn byte by byte (selection sampling, Knuth's algorithm S), so that
+    the decisions on a prefix are the prefix of the decisions. Learns nothing.
+    """
+
+    name: ClassVar[str] = "uniform"
+    random: ClassVar[bool] = True
+
+    def decide(self, policy: nn.Module, encoded: Encoded, batch: Batch, uniforms: Float[Tensor, "B L"]) -> Decision:
+        """A boundary where ``uniform < (still to place in the block) / (bytes left in the block)``."""
+        starts = document_starts(batch.document_ids)
+        # The document mark is position 0 and no choice; blocks count from the first byte.
+        place = (document_positions(batch.document_ids) - 1) % BLOCK_BYTES
+        quota = round(self.rate * BLOCK_BYTES)
+        boundary = starts.clone()
+        left = torch.full_like(place[:, 0], quota)
+        for index in range(uniforms.shape[1]):
+            left = left.where(place[:, index] != 0, quota)
+            drawn = uniforms[:, index] * (BLOCK_BYTES - place[:, index]) < left
+            drawn = drawn & ~starts[:, index]
+            boundary[:, index] |= drawn
+            left = left - drawn.to(left.dtype)
+        logits = torch.full_like(uniforms, log_odds(min(max(self.rate, 1e-6), 1 - 1e-6)))
+        return Decision(boundary, batch.mask & ~starts, logits)
