@@ -31,7 +31,7 @@ class BlockedWindow:
     """Sliding-window attention in blocks, plain PyTorch, any device."""
 
     window: int
-    mask: Bool[Tensor, "BN 1 W 2W"]
+    mask: Bool[Tensor, "BN 1 W 2*W"]
     """True where a query of a block may see a key of its own block or the block before."""
 
     @staticmethod

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from byteseam.model.attention import BlockedWindow, FullCausal
 from byteseam.model.layers import Attention, Block, Norm, rotary_table
 from byteseam.model.pooling import distribute, segments, select
-from byteseam.types import VOCABULARY, Batch, Decision, Encoded
+from byteseam.types import VOCABULARY, Batch, Encoded
 
 if TYPE_CHECKING:
     from byteseam.config import ModelConfig
@@ -68,7 +68,7 @@ class UNet(nn.Module):
 
     @torch.no_grad()
     def initialise(self) -> None:
-        """Normal(0, 1/sqrt(fan-in)) for matrices, the ends of residual branches shrunk by their number; unit embedding."""
+        """Normal(0, 1/sqrt(fan-in)) for matrices, smaller where residual branches end; a unit embedding."""
         layers = len(self.encoder) + len(self.token_model) + len(self.decoder)
         for name, parameter in self.named_parameters():
             if name.endswith("norm.weight"):

@@ -12,8 +12,8 @@ def continues(document_ids: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
 
 
 def discounted_returns(
-    reward: Float[Tensor, "*N L"], gamma: float, continues: Bool[Tensor, "*N L"]
-) -> Float[Tensor, "*N L"]:
+    reward: Float[Tensor, "*K B L"], gamma: float, continues: Bool[Tensor, "B L"]
+) -> Float[Tensor, "*K B L"]:
     """``G[i] = reward[i] + gamma * G[i + 1]`` where the document continues, else ``G[i] = reward[i]``.
 
     The immediate reward is included: a boundary at ``i`` already helps to predict byte ``i + 1``.

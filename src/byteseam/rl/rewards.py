@@ -9,7 +9,7 @@ def likelihood_reward(nll: Float[Tensor, "*N L"]) -> Float[Tensor, "*N L"]:
     return -nll
 
 
-def early_exit_reward(nll: Float[Tensor, "*N L"], early_nll: Float[Tensor, "*N L"]) -> Float[Tensor, "*N L"]:
+def early_exit_reward(nll: Float[Tensor, "*K B L"], early_nll: Float[Tensor, "B L"]) -> Float[Tensor, "*K B L"]:
     """``reward = early_nll - nll``: what the tokens bought over a model that never saw a boundary, nats.
 
     A control variate: `early_nll` does not depend on any boundary, so the expected gradient is that of

@@ -8,26 +8,37 @@ from typing import Annotated, ClassVar, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from byteseam.types import Batch, Decision, Encoded, LossTerms, Rollout
 
+EXACT = ConfigDict(extra="forbid", allow_inf_nan=False)
+"""How every strategy reads its settings: no unknown ones, no infinities."""
+
 LOGIT_OF_CERTAINTY = 20.0
 """Log-odds that fixed rules report for a boundary (and its negative for none): certain, yet finite."""
 
 
-def _check_points(value: float | tuple[tuple[float, float], ...]) -> float | tuple[tuple[float, float], ...]:
-    if isinstance(value, tuple):
-        places = [place for place, _ in value]
-        if not value or places != sorted(places) or places[0] < 0 or places[-1] > 1:
-            raise ValueError("a schedule is a list of [share of training, value] with rising shares from 0 to 1")
+_Points = tuple[tuple[float, float], ...]
+
+
+def _checked(value: float | _Points, highest: float | None) -> float | _Points:
+    points = value if isinstance(value, tuple) else ((0.0, value),)
+    places = [place for place, _ in points]
+    if not points or places != sorted(places) or places[0] < 0 or places[-1] > 1:
+        raise ValueError("a schedule is a list of [share of training, value] with rising shares from 0 to 1")
+    if any(number < 0 or (highest is not None and number > highest) for _, number in points):
+        raise ValueError("must be at least 0" if highest is None else f"must lie between 0 and {highest:g}")
     return value
 
 
-Schedule = Annotated[float | tuple[tuple[float, float], ...], AfterValidator(_check_points)]
-"""A number, or points ``[[share of training, value], ...]`` that are joined by straight lines."""
+Schedule = Annotated[float | _Points, AfterValidator(lambda value: _checked(value, None))]
+"""A number >= 0, or points ``[[share of training, value], ...]`` that are joined by straight lines."""
+
+ShareSchedule = Annotated[float | _Points, AfterValidator(lambda value: _checked(value, 1.0))]
+"""The same for numbers in [0, 1]."""
 
 
 def at_progress(schedule: Schedule, progress: float) -> float:
@@ -85,7 +96,7 @@ class Experience:
     """K - 1 further rollouts of these rows, forward only: every tensor is [K - 1, R, L]."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=EXACT)
 class Strategy(ABC):
     """Where tokens end. The instance is the configuration; what it learns lives in a module that it builds.
 
@@ -94,10 +105,12 @@ class Strategy(ABC):
     """
 
     name: ClassVar[str]
+    learned: ClassVar[bool] = False
+    """True if boundaries have probabilities that training changes."""
     random: ClassVar[bool] = False
     """True if boundaries are drawn at random whatever the bytes: a threshold means nothing to it."""
 
-    bytes_per_token: float = Field(5.0, ge=1)
+    bytes_per_token: float = Field(default=5.0, ge=1)
     """Bytes that a token should span on average; its inverse is `rate`."""
 
     @property

@@ -19,7 +19,7 @@ from byteseam.rl.losses import (
 )
 from byteseam.rl.returns import continues, discounted_returns
 from byteseam.rl.rewards import early_exit_reward, likelihood_reward
-from byteseam.strategies.base import Experience, Schedule, Statistics, Strategy
+from byteseam.strategies.base import EXACT, Experience, Schedule, ShareSchedule, Statistics, Strategy
 from byteseam.strategies.policy import BoundaryPolicy
 from byteseam.strategies.value import ValueHead
 from byteseam.types import Batch, Decision, Encoded, LossTerms, total_and_count
@@ -34,7 +34,7 @@ class Learned(nn.Module):
         self.value = value
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=EXACT)
 class ScoreFunction(Strategy):
     """``a[i] ~ Bernoulli(sigmoid(l[i]))``; the policy climbs ``E[sum_i advantage[i] * log pi(a[i])]``.
 
@@ -44,37 +44,38 @@ class ScoreFunction(Strategy):
     """
 
     name: ClassVar[str] = "score_function"
+    learned: ClassVar[bool] = True
     schedules: ClassVar[tuple[str, ...]] = ("gamma", "policy_weight", "rate_weight", "reach")
 
-    history: int = Field(1, ge=1, le=64)
+    history: int = Field(default=1, ge=1, le=64)
     """The policy's window w: 1 samples every byte independently, w > 1 sees the last w - 1 decisions."""
-    logit_divisor: float = Field(16.0, gt=0)
+    logit_divisor: float = Field(default=16.0, gt=0)
     """D: raw logits are divided by it, so that the policy leaves uniformity slowly."""
-    logit_cap: float = Field(6.0, gt=0)
+    logit_cap: float = Field(default=6.0, gt=0)
     """Log-odds never leave (-cap, cap)."""
-    gamma: Schedule = 0.9
+    gamma: ShareSchedule = 0.9
     """Discount of rewards a byte, in [0, 1]."""
     early_exit: bool = True
     """Reward what the tokens bought over the early-exit head, instead of the likelihood itself."""
     baseline: Literal["none", "batch", "leave_one_out", "value"] = "leave_one_out"
     """``batch``: mean return of the batch's other rows at the same byte index (the paper). ``leave_one_out``: mean
     return of the other rollouts of the same text. ``value``: a learned prediction of the return."""
-    samples: int = Field(4, ge=1, le=64)
+    samples: int = Field(default=4, ge=1, le=64)
     """K, segmentations drawn of the same text; only ``leave_one_out`` uses more than one."""
-    sample_rows: float = Field(0.25, gt=0, le=1)
+    sample_rows: float = Field(default=0.25, gt=0, le=1)
     """Share of the rows that get K rollouts; the other rows train the language model alone."""
     policy_weight: Schedule = 1.0
     rate_weight: Schedule = 1.0
-    random_fraction: float = Field(0.0, ge=0, lt=1)
+    random_fraction: float = Field(default=0.0, ge=0, lt=1)
     """Share of training at the start in which boundaries stay random and only the language model learns."""
-    reach: Schedule = 0.0
+    reach: ShareSchedule = 0.0
     """How much of the policy's and rate's gradient flows on into the encoder, in [0, 1]."""
-    value_width: int = Field(64, ge=1)
+    value_width: int = Field(default=64, ge=1)
     """Hidden width of the learned value."""
 
     def __post_init__(self) -> None:
         if self.baseline == "leave_one_out" and self.samples < 2:
-            raise ValueError("samples = 1 leaves no other rollout for baseline = leave_one_out; set samples to 2 or more")
+            raise ValueError("samples = 1 leaves baseline = leave_one_out no other rollout; set samples to 2 or more")
 
     @property
     def learning(self) -> bool:

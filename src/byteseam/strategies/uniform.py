@@ -8,14 +8,14 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from byteseam.model.unet import document_positions, document_starts
-from byteseam.strategies.base import Strategy, log_odds
+from byteseam.strategies.base import EXACT, Strategy, log_odds
 from byteseam.types import Batch, Decision, Encoded
 
 BLOCK_BYTES = 100
 """Bytes over which the number of boundaries is exact."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=EXACT)
 class Uniform(Strategy):
     """Every set of ``round(rate * 100)`` boundaries among 100 bytes is equally likely, redrawn each pass.
 

@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from byteseam.model.unet import document_starts
-from byteseam.strategies.base import Strategy, fixed_decision
+from byteseam.strategies.base import EXACT, Strategy, fixed_decision
 from byteseam.types import DOCUMENT_MARK, Batch, Decision, Encoded
 
 
@@ -25,7 +25,7 @@ def is_space_like(byte_ids: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
     return ~(digit | letter | continuation | (byte_ids == DOCUMENT_MARK))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, config=EXACT)
 class Whitespace(Strategy):
     """A token ends with a space. Learns nothing; the rate is what the text makes of it, not `bytes_per_token`.
 

@@ -1,0 +1,435 @@
+"""Run configurations as TOML: read with overrides, checked key by key, written so that reading gives the same run.
+
+Every mistake is one `UserError` that names the file (or "override"), the key, the value and what to do.
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from byteseam.config import RunConfig
+from byteseam.errors import UserError
+from byteseam.strategies import STRATEGIES
+
+Key = tuple[str, str]
+"""(table, key); the table is ``""`` for what stands outside every table."""
+
+_STRATEGY_NAME: Key = ("strategy", "name")
+
+
+def load(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Read a configuration file.
+
+    An override is ``--model.width 256`` (two strings), ``--model.width=256`` or ``model.width=256``; the last one
+    counts. Its value is read as a TOML value, and as plain text where it is none or where the key holds text; ``none``
+    turns off what can be turned off. Overriding ``strategy.name`` drops the file's ``[strategy]`` keys that only the
+    former strategy has; overrides are never dropped.
+    """
+    origin = str(path)
+    settings = _settings(_read(Path(path)), origin)
+    given = _overrides(overrides)
+    if _STRATEGY_NAME in given:
+        former, latter = _fields(_strategy(settings)), _fields(_strategy(given))
+        settings = {
+            (table, key): setting
+            for (table, key), setting in settings.items()
+            if table != "strategy" or key in latter or key not in former
+        }
+    return _build(settings | given, origin)
+
+
+def from_table(table: Mapping[str, Any], origin: str) -> RunConfig:
+    """The configuration that a parsed TOML document describes; ``origin`` is what errors call it."""
+    return _build(_settings(table, origin), origin)
+
+
+def dump(config: RunConfig) -> str:
+    """The configuration as TOML, every key of it, those left at their defaults too.
+
+    What is off (``None``) is left out, or written ``"none"`` where leaving it out would mean the default instead.
+    """
+    tables: dict[str, list[str]] = {"": []}
+    for name in _fields(RunConfig):
+        part = getattr(config, name)
+        if not dataclasses.is_dataclass(part):
+            tables[""].append(f"{name} = {_toml(part)}")
+            continue
+        tables[name] = [f"[{name}]"]
+        if name == "strategy":
+            tables[name].append(f"name = {_toml(_name(type(part)))}")
+        for key, info in _fields(type(part)).items():
+            value = getattr(part, key)
+            if value is not None:
+                tables[name].append(f"{key} = {_toml(value)}")
+            elif info.get_default(call_default_factory=True) is not None:
+                tables[name].append(f'{key} = "none"')
+    return "\n\n".join("\n".join(lines) for lines in tables.values()) + "\n"
+
+
+# Reading -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """A value, where it was set, and, for an override, the text it was given as."""
+
+    value: object
+    origin: str
+    text: str | None = None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        near = _nearest(path.name, (other.name for other in path.parent.glob("*.toml")))
+        hint = f"did you mean {path.parent / near}?" if near else "give a TOML file"
+        raise UserError(f"{path}: no such file; {hint}") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: is a directory; give a TOML file, such as {path / 'config.toml'}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give a TOML file that can") from None
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: not valid TOML: {_lower(str(error))}; mend it there") from None
+    except (ValueError, RecursionError):
+        raise UserError(f"{path}: not valid TOML: a number too long or a list too deep; mend it") from None
+
+
+def _settings(table: Mapping[str, Any], origin: str) -> dict[Key, _Setting]:
+    settings: dict[Key, _Setting] = {}
+    tables, root = _tables(), _fields(RunConfig)
+    for name, value in table.items():
+        if name not in tables:
+            if isinstance(value, Mapping) and name not in root:
+                near = _nearest(name, tables)
+                hint = f"did you mean [{near}]?" if near else f"the tables are {', '.join(tables)}"
+                raise UserError(f"{origin}: unknown table [{name}]; {hint}")
+            settings["", name] = _Setting(value, origin)
+        elif isinstance(value, Mapping):
+            settings |= {(name, key): _Setting(item, origin) for key, item in value.items()}
+        else:
+            raise UserError(f"{origin}: {name} is a table, got {_shown(value)}; set its keys below [{name}]")
+    return settings
+
+
+def _overrides(words: Sequence[str]) -> dict[Key, _Setting]:
+    settings: dict[Key, _Setting] = {}
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, equals, text = word.removeprefix("--").partition("=")
+        if not equals:
+            if not word.startswith("--"):
+                raise UserError(
+                    f"override: {_shown(word)} sets nothing; write --TABLE.KEY VALUE, such as --model.width 256"
+                )
+            if not rest or rest[0].startswith("--"):
+                raise UserError(f"override: --{name} has no value; write --{name} VALUE")
+            text = rest.pop(0)
+        if name in _tables():
+            raise UserError(f"override: {name} is a table, got {_shown(text)}; set one of its keys, --{name}.KEY VALUE")
+        table, _, key = name.rpartition(".")
+        settings[table, key] = _Setting(_toml_value(text), "override", text)
+    return settings
+
+
+def _toml_value(text: str) -> object:
+    """What a text means in TOML; the text itself where it means nothing there."""
+    try:
+        document = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return document["value"] if len(document) == 1 else text
+
+
+# Checking ------------------------------------------------------------------------------------------------------------
+
+
+def _build(settings: Mapping[Key, _Setting], origin: str) -> RunConfig:
+    classes = _tables() | {"strategy": _strategy(settings)}
+    known = {("", key) for key in _fields(RunConfig) if key not in classes} | {_STRATEGY_NAME}
+    known |= {(table, key) for table, part in classes.items() for key in _fields(part)}
+    for key, setting in settings.items():
+        if key not in known:
+            _unknown(key, setting, known, _name(classes["strategy"]))
+    parts = {table: _construct(part, table, settings, origin) for table, part in classes.items()}
+    config: RunConfig = _construct(RunConfig, "", settings, origin, parts)
+    return config
+
+
+def _construct(
+    cls: Any, table: str, settings: Mapping[Key, _Setting], origin: str, parts: Mapping[str, Any] | None = None
+) -> Any:
+    fields = _fields(cls)
+    given = {key: setting for (place, key), setting in settings.items() if place == table and key in fields}
+    values = {key: _value(_dotted((table, key)), setting, _kind_of(fields[key])) for key, setting in given.items()}
+    try:
+        return cls(**values, **(parts or {}))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+    key = str(first["loc"][0]) if first["loc"] else ""
+    cause = first.get("ctx", {}).get("error")
+    message = str(cause) if cause is not None else _lower(first["msg"])
+    if key in given:
+        if first["type"] in _DESCRIBED or first["type"].endswith(("_type", "_parsing")):
+            _refuse(_dotted((table, key)), given[key], _kind_of(fields[key]))
+        raise UserError(f"{given[key].origin}: {_dotted((table, key))} = {_shown(given[key].value)}: {message}")
+    if first["type"] == "missing" and key in fields:
+        raise UserError(
+            f"{origin}: {_dotted((table, key))} is missing; set it to {_kind_of(fields[key]).description()}"
+        )
+    if any(setting.origin != origin for setting in given.values()):
+        origin += " with overrides"
+    raise UserError(f"{origin}: {f'[{table}] ' if table else ''}{message}")
+
+
+_DESCRIBED = (
+    "finite_number",
+    "greater_than",
+    "greater_than_equal",
+    "int_from_float",
+    "int_parsing_size",
+    "less_than",
+    "less_than_equal",
+    "literal_error",
+)
+"""Pydantic's errors that the description of a kind says better."""
+
+
+def _strategy(settings: Mapping[Key, _Setting]) -> Any:
+    setting = settings.get(_STRATEGY_NAME)
+    if setting is None:
+        return _tables()["strategy"]
+    names = _Kind(choices=tuple(STRATEGIES))
+    return STRATEGIES[str(_value("strategy.name", setting, names))]
+
+
+def _unknown(key: Key, setting: _Setting, known: Iterable[Key], strategy: str) -> NoReturn:
+    table = key[0]
+    siblings = sorted(name for place, name in known if place == table)
+    near = _nearest_key(key, known)
+    if near:
+        hint = f"did you mean {near}?"
+    elif table == "strategy":
+        hint = f"the strategy {_toml(strategy)} has {', '.join(siblings)}"
+    elif table in _tables():
+        hint = f"[{table}] has {', '.join(siblings)}"
+    else:
+        hint = (
+            f"the tables are {', '.join(_tables())}, and outside them stands {', '.join(n for t, n in known if not t)}"
+        )
+    raise UserError(f"{setting.origin}: unknown key {_dotted(key)} = {_shown(setting.value)}; {hint}")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a key may hold, from its annotation and its bounds."""
+
+    types: tuple[type, ...] = ()
+    choices: tuple[Any, ...] = ()
+    items: "_Kind | None" = None
+    size: int | None = None
+    """How many items, where that is fixed."""
+    nullable: bool = False
+    bounds: tuple[str, ...] = ()
+    opaque: bool = False
+    """An annotation unknown here; pydantic alone judges."""
+
+    def __or__(self, other: "_Kind") -> "_Kind":
+        return _Kind(
+            self.types + other.types,
+            self.choices + other.choices,
+            self.items or other.items,
+            self.size or other.size,
+            self.nullable or other.nullable,
+            self.bounds + other.bounds,
+            self.opaque or other.opaque,
+        )
+
+    def takes_text(self) -> bool:
+        return str in self.types or any(map(_is_text, self.choices))
+
+    def takes_numbers(self) -> bool:
+        return int in self.types or float in self.types
+
+    def accepts(self, value: object) -> bool:
+        if self.opaque or any(type(choice) is type(value) and choice == value for choice in self.choices):
+            return True
+        match value:
+            case bool():
+                return bool in self.types
+            case int():
+                return self.takes_numbers()
+            case float():
+                return math.isfinite(value) and (float in self.types or (int in self.types and value.is_integer()))
+            case str():
+                return str in self.types and _is_utf8(value)
+            case list() | tuple():
+                fits = self.size in (None, len(value))
+                return self.items is not None and fits and all(map(self.items.accepts, value))
+        return value is None and self.nullable
+
+    def description(self) -> str:
+        nouns = []
+        if self.choices:
+            nouns.append(("one of " if len(self.choices) > 1 else "") + ", ".join(map(_toml, self.choices)))
+        if bool in self.types:
+            nouns.append("true or false")
+        if self.takes_numbers():
+            bounds = " and ".join(self.bounds)
+            noun = "a finite number" if float in self.types else "a whole number"
+            nouns.append(f"{noun}{' of' if bounds.startswith('at ') else ''} {bounds}".rstrip())
+        if str in self.types:
+            nouns.append("text")
+        if self.items is not None:
+            size = f" of {self.size}" if self.size else ""
+            nouns.append(f"a list{size}, each item {self.items.description()}")
+        if self.nullable:
+            nouns.append('"none"')
+        return " or ".join(nouns) or "something else"
+
+
+def _kind_of(info: FieldInfo) -> _Kind:
+    return _kind(info.annotation, info.metadata)
+
+
+def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> _Kind:
+    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+    parts = [inner for part in metadata for inner in (part.metadata if isinstance(part, FieldInfo) else [part])]
+    found = [(word, getattr(part, name, None)) for part in parts for name, word in words.items()]
+    bounds = _Kind(
+        bounds=tuple(f"{word} {_toml(bound).removesuffix('.0')}" for word, bound in found if bound is not None)
+    )
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return bounds | _kind(arguments[0], arguments[1:])
+    if origin in (Union, UnionType):
+        kind = bounds
+        for argument in arguments:
+            kind |= _kind(argument)
+        return kind
+    if origin is Literal:
+        return bounds | _Kind(choices=arguments)
+    if origin in (tuple, list, Sequence):
+        items = tuple(item for item in arguments if item is not Ellipsis)
+        size = len(items) if origin is tuple and items == arguments else None
+        return bounds | _Kind(items=_kind(Union[items]), size=size)  # noqa: UP007
+    if annotation in (bool, int, float, str):
+        return bounds | _Kind(types=(annotation,))
+    return bounds | (_Kind(nullable=True) if annotation in (None, NoneType) else _Kind(opaque=True))
+
+
+def _value(key: str, setting: _Setting, kind: _Kind) -> object:
+    """The value as the field takes it: an override's text reads as what the key holds, and "none" turns off."""
+    value, text = setting.value, setting.text
+    if text is not None and kind.takes_text() and not isinstance(value, str) and not kind.accepts(value):
+        value = text  # a source called 2024
+    if text is not None and kind.takes_numbers() and isinstance(value, str):
+        with suppress(ValueError):
+            value = float(text)  # .5, which TOML does not know
+    if value == "none" and kind.nullable and "none" not in kind.choices:
+        return None
+    if not kind.accepts(value):
+        _refuse(key, setting, kind)
+    return value
+
+
+def _refuse(key: str, setting: _Setting, kind: _Kind) -> NoReturn:
+    value = setting.value
+    near = _nearest(value, filter(_is_text, kind.choices)) if isinstance(value, str) else None
+    hint = f"; did you mean {_toml(near)}?" if near else ""
+    raise UserError(f"{setting.origin}: {key} must be {kind.description()}, got {_shown(value)}{hint}")
+
+
+# Small things --------------------------------------------------------------------------------------------------------
+
+
+def _fields(cls: Any) -> dict[str, FieldInfo]:
+    fields: dict[str, FieldInfo] = cls.__pydantic_fields__
+    return fields
+
+
+def _tables() -> dict[str, Any]:
+    """Table -> its class, for the strategy the default one."""
+    return {
+        name: info.default_factory if name == "strategy" else info.annotation
+        for name, info in _fields(RunConfig).items()
+        if name == "strategy" or dataclasses.is_dataclass(info.annotation)
+    }
+
+
+def _name(strategy: Any) -> str:
+    return str(strategy.name)
+
+
+def _dotted(key: Key) -> str:
+    return ".".join(filter(None, key))
+
+
+def _nearest(word: str, names: Iterable[str]) -> str | None:
+    return next(iter(difflib.get_close_matches(word, list(names), n=1)), None)
+
+
+def _nearest_key(key: Key, known: Iterable[Key]) -> str | None:
+    """The known key whose last part is most like this one's, whatever its table; among equals, of the likest table."""
+
+    def likeness(other: Key) -> tuple[float, float]:
+        table, leaf = (
+            difflib.SequenceMatcher(None, ours, theirs).ratio() for ours, theirs in zip(key, other, strict=True)
+        )
+        return leaf, table
+
+    best = max(sorted(known), key=likeness)
+    return _dotted(best) if likeness(best)[0] >= 0.65 else None
+
+
+def _toml(value: object) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+        case str():
+            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        case list() | tuple():
+            return f"[{', '.join(map(_toml, value))}]"
+    raise TypeError(f"{type(value).__name__} has no TOML form here")
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, Mapping):
+        return "a table"
+    try:
+        text = _toml(value)
+    except TypeError:  # a date, a list of tables
+        text = str(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]

@@ -1,0 +1,64 @@
+"""Cut any bytes into tokens: from (model, bytes) to the plain record that every view is made from."""
+
+import numpy as np
+import torch
+
+from byteseam.evaluation.decide import Decider
+from byteseam.inspect import Record
+from byteseam.language_model import LanguageModel
+from byteseam.strategies import Strategy
+from byteseam.training.precision import Precision
+from byteseam.types import DOCUMENT_MARK, Batch
+
+
+def text_batch(data: bytes, device: torch.device) -> Batch:
+    """One row for a text of n bytes: n + 1 positions, the last of which has no target that counts."""
+    values = torch.frombuffer(bytearray(data), dtype=torch.uint8).long() if data else torch.zeros(0, dtype=torch.long)
+    mark = torch.tensor([DOCUMENT_MARK])
+    byte_ids, targets = torch.cat((mark, values))[None], torch.cat((values, mark))[None]
+    mask = torch.ones_like(byte_ids, dtype=torch.bool)
+    mask[:, -1] = False
+    return Batch(byte_ids.to(device), targets.to(device), mask.to(device), torch.zeros_like(byte_ids).to(device))
+
+
+@torch.no_grad()
+def segment(
+    model: LanguageModel,
+    strategy: Strategy,
+    data: bytes,
+    *,
+    name: str,
+    length_bytes: int,
+    decider: Decider,
+    precision: Precision,
+) -> Record:
+    """Boundaries, probabilities and costs of every byte, in bounded memory.
+
+    A text longer than the model was trained on is read through a sliding window of `length_bytes` that moves by half
+    of it: every byte is decided and scored exactly once, with at least half a window of context behind it.
+    """
+    size = len(data)
+    boundary, probability = np.zeros(size, np.bool_), np.zeros(size)
+    nll, early = np.zeros(size), np.zeros(size)
+    numbers = decider.uniforms(strategy, 1, size + 1, 0, precision.device)
+    window = max(length_bytes - 1, 2)
+    model.eval()
+    start = first = 0
+    while first < size:
+        end = min(start + window, size)
+        batch = text_batch(data[start:end], precision.device)
+        with precision.autocast():
+            # Position 0 is the mark; position i + 1 is byte i, and decides whether a token ends there.
+            encoded, rollout = model(strategy, batch, numbers[:, start : end + 1])
+            early_nll = model.early_nll(encoded, batch)
+        fresh, target = slice(first - start, end - start), slice(first, end)
+        decision = rollout.decision
+        boundary[target] = decision.boundary[0, 1:].cpu().numpy()[fresh]
+        probability[target] = torch.sigmoid(decision.logits[0, 1:].float()).cpu().numpy()[fresh]
+        nll[target] = rollout.nll[0, :-1].cpu().numpy()[fresh]
+        early[target] = early_nll[0, :-1].cpu().numpy()[fresh]
+        first = end
+        start = end - window // 2
+    model.train()
+    mode = decider.mode if strategy.learned else type(strategy).name
+    return Record(name, data, boundary, probability if strategy.learned else None, nll, early, decide=mode)

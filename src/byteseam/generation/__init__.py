@@ -1,0 +1,1 @@
+"""Continuing a text, byte by byte."""

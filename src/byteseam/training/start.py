@@ -1,0 +1,144 @@
+"""Begin a run, or go on with one."""
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from byteseam.config import RunConfig
+from byteseam.data.batches import Batches
+from byteseam.data.cache import resolve
+from byteseam.data.corpus import Corpus
+from byteseam.data.documents import Progress
+from byteseam.errors import UserError
+from byteseam.language_model import LanguageModel
+from byteseam.training.checkpoint import State, latest_checkpoint, load_model, load_optimiser, read_state
+from byteseam.training.environment import describe_environment
+from byteseam.training.loop import Listener, Trainer
+from byteseam.training.optimiser import build_optimiser
+from byteseam.training.precision import Precision, choose_precision
+from byteseam.training.run import create_run, drop_after, open_run
+
+PASSAGE_BYTES = 480
+
+
+def default_device() -> torch.device:
+    """A GPU where there is one."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def start_run(
+    config: RunConfig, directory: Path, listener: Listener, data: Path | None = None, progress: Progress | None = None
+) -> Trainer:
+    """A new run, its directory made, its parameters drawn from the seed.
+
+    Args:
+        data: the prepared corpus, where it was resolved already.
+
+    Raises:
+        UserError: if the directory exists, or the data cannot be had.
+    """
+    if directory.exists():
+        # Said before the data is prepared, which can take long.
+        raise UserError(
+            f"the run directory {directory} exists already; "
+            f"continue it with --resume {directory}, or choose another place with --out"
+        )
+    config = portable(config)
+    precision = set_up(config)
+    corpus_directory = data or resolve(config.data, progress=progress)
+    validation = Corpus.open(corpus_directory, "validation")
+    batches = open_batches(config, corpus_directory)
+    summary = batches.corpus.manifest.summary() | {"fingerprint": batches.corpus.manifest.fingerprint}
+    passage = choose_passage(validation)
+    run = create_run(directory, config, describe_environment(precision, summary), passage)
+    model = build_model(config, precision)
+    optimiser = build_optimiser(model, config.training)
+    return Trainer(config, run, model, optimiser, precision, batches, validation, passage, State(), listener)
+
+
+def resume_run(
+    directory: Path, listener: Listener, data: Path | None = None, progress: Progress | None = None
+) -> Trainer:
+    """Go on from a run's newest checkpoint, or from its start if a kill came before the first one.
+
+    Raises:
+        UserError: if it is no run, the checkpoint is damaged, or the corpus is not the one it was trained on.
+    """
+    run = open_run(directory)
+    config = run.config()
+    precision = set_up(config)
+    corpus_directory = data or resolve(config.data, progress=progress)
+    validation = Corpus.open(corpus_directory, "validation")
+    batches = open_batches(config, corpus_directory)
+    check_corpus(directory, batches.corpus)
+    model = build_model(config, precision)
+    optimiser = build_optimiser(model, config.training)
+    state = State()
+    if any(run.checkpoints.glob("step-*")):
+        checkpoint = latest_checkpoint(run.checkpoints)
+        state = read_state(checkpoint)
+        load_model(checkpoint, model)
+        load_optimiser(checkpoint, model, optimiser)
+    drop_after(run.metrics_path, state.step)
+    drop_after(run.samples_path, state.step if state.step else -1)
+    passage = run.passage_path.read_bytes()
+    return Trainer(config, run, model, optimiser, precision, batches, validation, passage, state, listener)
+
+
+def set_up(config: RunConfig) -> Precision:
+    """Threads and arithmetic."""
+    if config.training.threads is not None:
+        torch.set_num_threads(config.training.threads)
+    return choose_precision(config.training.precision, default_device())
+
+
+def portable(config: RunConfig) -> RunConfig:
+    """The configuration with a source that is found from anywhere: a path is made absolute."""
+    source = Path(config.data.source).expanduser()
+    if "/" in config.data.source and not config.data.source.startswith("hf:") and not source.is_absolute():
+        return replace(config, data=replace(config.data, source=str(Path.cwd() / source)))
+    return config
+
+
+def open_batches(config: RunConfig, corpus_directory: Path) -> Batches:
+    """The training split as batches."""
+    corpus = Corpus.open(corpus_directory, "train")
+    return Batches(corpus, length_bytes=config.training.length_bytes, layout=config.data.layout, seed=config.seed)
+
+
+def build_model(config: RunConfig, precision: Precision) -> LanguageModel:
+    """A model with parameters drawn from the seed, whatever was drawn before."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model = LanguageModel(config.model, config.strategy)
+    return model.to(precision.device)
+
+
+def choose_passage(validation: Corpus) -> bytes:
+    """A few lines from the middle of the longest held-out document, starting at a line where there is one."""
+    sizes = validation.byte_starts[1:] - validation.byte_starts[:-1]
+    document = validation.document(int(sizes.argmax())).tobytes()
+    middle = max(0, (len(document) - PASSAGE_BYTES) // 2)
+    line = document.find(b"\n", middle, middle + PASSAGE_BYTES)
+    start = line + 1 if line >= 0 and line + 1 + PASSAGE_BYTES <= len(document) else middle
+    return document[start : start + PASSAGE_BYTES]
+
+
+def check_corpus(directory: Path, corpus: Corpus) -> None:
+    """Refuse to go on with other data: the order of batches would not be the run's."""
+    import json
+
+    environment = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
+    known = environment.get("corpus", {}).get("fingerprint")
+    if known is not None and known != corpus.manifest.fingerprint:
+        raise UserError(
+            f"the corpus at {corpus.directory} is not the one that {directory} was trained on "
+            f"(fingerprint {corpus.manifest.fingerprint} instead of {known}); restore it, or start a new run"
+        )
+
+
+def wall_clock_name(config: RunConfig) -> str:
+    """A fresh directory name for a run: strategy and time."""
+    return f"{type(config.strategy).name}-{time.strftime('%Y%m%d-%H%M%S')}"
