@@ -68,6 +68,8 @@ class TrainingConfig:
     """How much to train on: positions, targets that count or not."""
     warmup_bytes: float = Field(default=1e6, ge=0)
     """The learning rate rises linearly over these bytes, then falls along a cosine to zero."""
+    optimiser: Literal["adamw", "muon"] = "adamw"
+    """``muon``: Muon for the matrices of the layers, AdamW for the rest."""
     learning_rate: float = Field(default=3e-3, gt=0)
     policy_learning_rate: float | None = Field(default=None, gt=0)
     """Peak learning rate of the boundary policy and what belongs to it; ``None``: the same."""

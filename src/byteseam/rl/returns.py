@@ -8,7 +8,7 @@ from torch import Tensor
 def continues(document_ids: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
     """True where position ``i + 1`` exists and belongs to the document of position ``i``."""
     same = document_ids[:, 1:] == document_ids[:, :-1]
-    return torch.nn.functional.pad(same, (0, 1), value=False)
+    return torch.nn.functional.pad(same, (0, 1), value=False)[:, : document_ids.shape[1]]
 
 
 def discounted_returns(

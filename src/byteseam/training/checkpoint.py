@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from byteseam.config import RunConfig
 from byteseam.config_file import dump
 from byteseam.errors import UserError
+from byteseam.training.optimiser import Optimiser
 
 FORMAT_VERSION = 1
 
@@ -40,9 +41,7 @@ def name_of(step: int) -> str:
     return f"step-{step:08d}"
 
 
-def save_checkpoint(
-    directory: Path, config: RunConfig, model: nn.Module, optimiser: torch.optim.Optimizer, state: State
-) -> Path:
+def save_checkpoint(directory: Path, config: RunConfig, model: nn.Module, optimiser: Optimiser, state: State) -> Path:
     """Write ``directory/step-...`` whole or not at all; returns its path. One that exists is left as it is."""
     final = directory / name_of(state.step)
     if final.exists():
@@ -129,32 +128,29 @@ def load_model(checkpoint: Path, model: nn.Module) -> None:
     model.load_state_dict(tensors)
 
 
-def load_optimiser(checkpoint: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+def load_optimiser(checkpoint: Path, model: nn.Module, optimiser: Optimiser) -> None:
     """Fill an optimiser's moments in place; raises like `load_model`."""
     path = checkpoint / "optimiser.safetensors"
     tensors = _read_tensors(path)
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    parameters = dict(model.named_parameters())
     shapes: dict[str, torch.Size] = {}
-    for name, parameter in model.named_parameters():
-        shapes |= {f"{name}.exp_avg": parameter.shape, f"{name}.exp_avg_sq": parameter.shape}
-        shapes[f"{name}.step"] = torch.Size(())
-    # A parameter that never had a gradient has no moments.
-    shapes = {key: shape for key, shape in shapes.items() if key in tensors}
+    moments: dict[Tensor, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        name, _, kind = key.rpartition(".")
+        if name in parameters:
+            # A step counter is a scalar; whatever else is gathered has the parameter's shape.
+            shapes[key] = torch.Size() if kind == "step" else parameters[name].shape
+            moments.setdefault(parameters[name], {})[kind] = tensor.to(parameters[name].device)
     _compare(path, tensors, shapes)
-    for group in optimiser.param_groups:
-        for parameter in group["params"]:
-            name = names[parameter]
-            if f"{name}.step" in tensors:
-                keys = ("step", "exp_avg", "exp_avg_sq")
-                optimiser.state[parameter] = {key: tensors[f"{name}.{key}"].to(parameter.device) for key in keys}
+    optimiser.restore(moments)
 
 
-def _optimiser_tensors(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+def _optimiser_tensors(model: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
-        f"{names[parameter]}.{key}": value.contiguous()
-        for parameter, moments in optimiser.state.items()
-        for key, value in moments.items()
+        f"{names[parameter]}.{kind}": value.contiguous()
+        for parameter, moments in optimiser.moments().items()
+        for kind, value in moments.items()
     }
 
 

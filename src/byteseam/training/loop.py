@@ -24,6 +24,7 @@ from byteseam.training.checkpoint import State, prune_checkpoints, save_checkpoi
 from byteseam.training.metrics import Window, peak_memory_bytes
 from byteseam.training.objective import Metrics, draw_uniforms
 from byteseam.training.optimiser import (
+    Optimiser,
     clip,
     learning_rate_factor,
     model_parameters,
@@ -61,7 +62,7 @@ class Trainer:
     config: RunConfig
     run: Run
     model: LanguageModel
-    optimiser: torch.optim.Optimizer
+    optimiser: Optimiser
     precision: Precision
     batches: Batches
     validation: Corpus
@@ -123,7 +124,7 @@ class Trainer:
             metrics["policy_gradient_norm"] = once(clip(policy, training.clip_policy_gradient))
         self.refuse_non_finite(metrics, window)
         self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         window.add(metrics)
         state.step += 1
         state.bytes_seen += batch.mask.numel()
@@ -136,7 +137,7 @@ class Trainer:
         if bool(finite.all()):
             return
         broken = next(name for name, good in zip(names, finite.tolist(), strict=True) if not good)
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.zero_grad()
         path = self.checkpoint(window)
         raise UserError(
             f"{broken} is not finite at step {self.state.step + 1}; the last good checkpoint is {path}; "

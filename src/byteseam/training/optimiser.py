@@ -1,4 +1,4 @@
-"""AdamW in three groups, its learning rates, and clipping of model and policy apart."""
+"""AdamW or Muon in groups, their learning rates, and clipping of model and policy apart."""
 
 import math
 from typing import Any
@@ -20,21 +20,66 @@ def policy_parameters(model: LanguageModel) -> list[nn.Parameter]:
     return list(model.policy.parameters())
 
 
-def build_optimiser(model: LanguageModel, config: TrainingConfig) -> torch.optim.AdamW:
-    """AdamW, weight decay decoupled and on the U-Net's matrices only: not on embedding, gains, biases, policy."""
-    matrices: list[nn.Parameter] = []
+class Optimiser:
+    """One or two of PyTorch's optimisers that act as one."""
+
+    def __init__(self, *parts: torch.optim.Optimizer) -> None:
+        self.parts = parts
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """The groups of all parts; each has a ``peak`` learning rate."""
+        return [group for part in self.parts for group in part.param_groups]
+
+    def step(self) -> None:
+        """Apply the gradients."""
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self) -> None:
+        """Forget the gradients."""
+        for part in self.parts:
+            part.zero_grad(set_to_none=True)
+
+    def moments(self) -> dict[Tensor, dict[str, Tensor]]:
+        """What each parameter has gathered; a parameter that never had a gradient has nothing."""
+        return {parameter: dict(state) for part in self.parts for parameter, state in part.state.items()}
+
+    def restore(self, moments: dict[Tensor, dict[str, Tensor]]) -> None:
+        """Put back what `moments` gave."""
+        for part in self.parts:
+            own = [parameter for group in part.param_groups for parameter in group["params"]]
+            part.state.update({parameter: moments[parameter] for parameter in own if parameter in moments})
+
+
+def build_optimiser(model: LanguageModel, config: TrainingConfig) -> Optimiser:
+    """AdamW, weight decay decoupled and on the U-Net's matrices only: not on embedding, gains, biases, policy.
+
+    With ``optimiser = "muon"`` the matrices of the layers take Muon's orthogonalised steps instead (Jordan 2024), at
+    the size that AdamW's would have.
+    """
+    layers: list[nn.Parameter] = []
+    heads: list[nn.Parameter] = []
     vectors: list[nn.Parameter] = []
     for name, parameter in model.unet.named_parameters():
-        matrix = parameter.dim() > 1 and not name.startswith("embedding")
-        (matrices if matrix else vectors).append(parameter)
-    policy_rate = config.policy_learning_rate or config.learning_rate
+        if parameter.dim() < 2 or name.startswith("embedding"):
+            vectors.append(parameter)
+        else:
+            (heads if "head." in name else layers).append(parameter)
+    muon = config.optimiser == "muon"
+    matrices = heads if muon else heads + layers
+    rate, decay = config.learning_rate, config.weight_decay
     groups: list[dict[str, Any]] = [
-        {"params": matrices, "weight_decay": config.weight_decay, "peak": config.learning_rate},
-        {"params": vectors, "weight_decay": 0.0, "peak": config.learning_rate},
+        {"params": matrices, "weight_decay": decay, "peak": rate},
+        {"params": vectors, "weight_decay": 0.0, "peak": rate},
     ]
     if policy := policy_parameters(model):
-        groups.append({"params": policy, "weight_decay": 0.0, "peak": policy_rate})
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=True)
+        groups.append({"params": policy, "weight_decay": 0.0, "peak": config.policy_learning_rate or rate})
+    adam = torch.optim.AdamW(groups, lr=rate, betas=(config.beta1, config.beta2), fused=True)
+    if not muon:
+        return Optimiser(adam)
+    group = {"params": layers, "peak": rate}
+    return Optimiser(adam, torch.optim.Muon([group], lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
 
 
 def learning_rate_factor(bytes_seen: float, config: TrainingConfig) -> float:
@@ -46,7 +91,7 @@ def learning_rate_factor(bytes_seen: float, config: TrainingConfig) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
-def set_learning_rates(optimiser: torch.optim.Optimizer, factor: float) -> None:
+def set_learning_rates(optimiser: Optimiser, factor: float) -> None:
     """Scale every group's peak."""
     for group in optimiser.param_groups:
         group["lr"] = group["peak"] * factor
