@@ -58,11 +58,11 @@ class Encoded:
 class Decision:
     """Where tokens end, and what the policy thought."""
 
-    boundary: Bool[Tensor, "B L"]
+    boundary: Bool[Tensor, "*K B L"]
     """True where a token ends after this position. True at every document start."""
-    free: Bool[Tensor, "B L"]
+    free: Bool[Tensor, "*K B L"]
     """True where the policy had a choice; False at document starts and on padding."""
-    logits: Float[Tensor, "B L"]
+    logits: Float[Tensor, "*K B L"]
     """fp32, log-odds of a boundary; differentiable where a policy is learned. Fixed rules give +-inf-free constants."""
 
 
@@ -71,7 +71,7 @@ class Rollout:
     """One sampled segmentation of a batch and what it cost (K of them where a further axis stands in front)."""
 
     decision: Decision
-    nll: Float[Tensor, "B L"]
+    nll: Float[Tensor, "*K B L"]
     """nats, -log p(target | bytes up to here, boundaries up to here); 0 where masked."""
 
 

@@ -28,7 +28,6 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: for a bad run or number.
     """
-    from byteseam.errors import UserError
     from byteseam.training.precision import calm_threads
 
     calm_threads()
@@ -42,10 +41,9 @@ def run(args: argparse.Namespace) -> int:
     from byteseam.trained import Trained
 
     trained = Trained.open(args.run)
-    if not isinstance(args.prompt, str):
-        raise UserError("--prompt takes a text")
     prompt = sys.stdin.buffer.read() if args.prompt == "-" else os.fsencode(args.prompt)
     mode = args.decide or trained.config.evaluation.decide
+    decider = trained.decider(mode, args.threshold, args.bytes_per_token, args.seed)
     decoder = Utf8Stream()
     produced, tokens = bytearray(), 0
     if not args.json:
@@ -56,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
         prompt,
         max_bytes=args.max_bytes,
         length_bytes=trained.config.training.length_bytes,
-        decider=trained.decider(mode, args.threshold, args.bytes_per_token, args.seed),
+        decider=decider,
         sampling=Sampling(args.temperature, args.top_k, args.top_p, args.seed),
         precision=trained.precision,
     ):

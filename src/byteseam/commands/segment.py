@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 HELP = "cut text or any bytes into learned tokens: colour, JSON lines, HTML or SVG"
@@ -102,10 +103,12 @@ def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     from byteseam.errors import UserError
 
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = path.parent / f".{path.name}.{os.getpid()}.partial"
     try:
         partial.write_text(text, encoding="utf-8")
         partial.replace(path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Train; exit code 0 at the end of the budget, 130 when a signal asked to stop.
+    """Train; exit code 0 at the end of the budget, 130 or 143 when SIGINT or SIGTERM asked to stop.
 
     Raises:
         UserError: for a bad configuration, run, or corpus, or a loss that is not finite.
@@ -77,7 +77,7 @@ def finish(trainer: "Trainer", watcher: Any, *, as_json: bool) -> int:
     else:
         print("\n".join(summary_lines(trainer, evaluation)))
     sys.stdout.flush()
-    return 130 if stopped else 0
+    return 128 + trainer.stopped_by if trainer.stopped_by else 0
 
 
 def summary_lines(trainer: "Trainer", evaluation: "Evaluation") -> list[str]:

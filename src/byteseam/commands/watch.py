@@ -58,10 +58,8 @@ class Watcher(Listener):
         if self.quiet or "bits_per_byte" not in summary:
             return
         speed = state.bytes_seen / state.seconds if state.seconds > 0 else 0.0
-        text = (
-            f"{summary['bits_per_byte']:.3f} bits/byte  {summary.get('bytes_per_token', float('inf')):.2f} bytes/token  "
-            f"{speed / 1e3:.1f} kB/s"
-        )
+        per_token = summary.get("bytes_per_token", float("inf"))
+        text = f"{summary['bits_per_byte']:.3f} bits/byte  {per_token:.2f} bytes/token  {speed / 1e3:.1f} kB/s"
         if self.bar is not None:
             self.bar.update(self.task, completed=state.bytes_seen, description=text)
         elif state.seconds - self.last_line >= 15:

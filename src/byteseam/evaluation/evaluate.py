@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from byteseam.errors import UserError
 from byteseam.evaluation.agreement import Agreement, agreement
 from byteseam.evaluation.confidence import Interval, ratio_interval
 from byteseam.evaluation.decide import Decider
@@ -20,6 +21,10 @@ from byteseam.types import DOCUMENT_MARK, Batch, Mean
 
 RATE_TOLERANCE = 0.1
 """A realised rate further than this share from its target is off target."""
+
+
+class NotFiniteError(UserError):
+    """A loss, a gradient or a parameter is no number any more: training went astray."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,9 @@ def evaluate(
     Args:
         batches: with the number of each target's document, -1 on padding (`byteseam.data.batches.evaluation_batches`).
         progress: told the bytes scored by each batch.
+
+    Raises:
+        NotFiniteError: if the loss of a document is not finite.
     """
     nll: dict[int, float] = {}
     counts: dict[int, int] = {}
@@ -99,6 +107,8 @@ def evaluate(
     scored = sum(counts.values())
     totals = np.array([nll[document] for document in counts]) / math.log(2)
     sizes = np.array([counts[document] for document in counts])
+    if not np.isfinite(totals).all():
+        raise NotFiniteError("the loss on held-out text is not finite: the model went astray in training")
     return Evaluation(
         bits_per_byte=float(totals.sum() / scored) if scored else math.nan,
         interval=ratio_interval(totals, sizes, seed=0),
@@ -135,7 +145,7 @@ def rate_warning(rate: float, target: float) -> str | None:
     """One sentence when a realised rate is off its target or has collapsed; None when it is fine."""
     if rate > 0.95 and target < 0.9:
         return f"the boundaries have collapsed to one a byte (rate {rate:.3f}); raise strategy.rate_weight"
-    if rate < 0.01 < target:
+    if rate < min(0.01, target / 10):
         return f"the boundaries have vanished (rate {rate:.4f}); raise strategy.rate_weight"
     if abs(rate - target) > RATE_TOLERANCE * target:
         return (

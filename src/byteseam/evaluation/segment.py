@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from byteseam.evaluation.decide import Decider
+from byteseam.evaluation.evaluate import NotFiniteError
 from byteseam.inspect import Record
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import Strategy
@@ -36,6 +37,9 @@ def segment(
 
     A text longer than the model was trained on is read through a sliding window of `length_bytes` that moves by half
     of it: every byte is decided and scored exactly once, with at least half a window of context behind it.
+
+    Raises:
+        NotFiniteError: if the loss of a byte is not finite.
     """
     size = len(data)
     boundary, probability = np.zeros(size, np.bool_), np.zeros(size)
@@ -57,8 +61,12 @@ def segment(
         probability[target] = torch.sigmoid(decision.logits[0, 1:].float()).cpu().numpy()[fresh]
         nll[target] = rollout.nll[0, :-1].cpu().numpy()[fresh]
         early[target] = early_nll[0, :-1].cpu().numpy()[fresh]
+        # Decided once: the next window draws these again below any probability, or never.
+        numbers[:, first + 1 : end + 1] = 1.0 - decision.boundary[:, 1:][:, fresh].float()
         first = end
         start = end - window // 2
     model.train()
+    if not np.isfinite((nll, early, probability)).all():
+        raise NotFiniteError(f"the loss on the {name} is not finite: the model went astray in training")
     mode = decider.mode if strategy.learned else type(strategy).name
     return Record(name, data, boundary, probability if strategy.learned else None, nll, early, decide=mode)

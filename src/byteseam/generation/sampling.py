@@ -15,7 +15,8 @@ def next_id_probabilities(
     logits = logits.float()
     if temperature == 0:
         return torch.nn.functional.one_hot(logits.argmax(), logits.numel()).to(logits.dtype)
-    probabilities = torch.softmax(logits / temperature, dim=-1)
+    # In double precision and from zero down: no temperature is too low.
+    probabilities = torch.softmax((logits - logits.max()).double() / temperature, dim=-1).float()
     order = probabilities.argsort(descending=True, stable=True)
     keep = torch.ones_like(probabilities, dtype=torch.bool)
     if top_k is not None:

@@ -1,11 +1,14 @@
 """Causal attention within documents: a sliding window for bytes, full for tokens.
 
-Windowed attention costs O(L * window). On CPU the row is cut into blocks of `window` queries, each of which sees its
-own block and the one before; no L x L mask exists. On CUDA the same pattern is a FlexAttention block mask.
+Windowed attention costs O(L * window). On CPU the row is cut into blocks of queries, each of which meets its own
+block and the `window` positions before it; no L x L mask exists. On CUDA the same pattern is a FlexAttention
+block mask.
 Both kinds of mask are built once a forward pass and shared by all layers.
 """
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -26,50 +29,106 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Bool[Tensor, "N 1 Q 
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
 
 
+BLOCK = 64
+"""Queries of a block, unless the window is wider: smaller blocks waste fewer keys but make for slow small products."""
+
+
+def block_size(window: int) -> int:
+    """Queries that are handled together; each meets ``block_size + window`` keys, of which it may see `window`."""
+    return max(window, BLOCK)
+
+
 @dataclass(frozen=True, slots=True)
 class BlockedWindow:
     """Sliding-window attention in blocks, plain PyTorch, any device."""
 
     window: int
-    mask: Bool[Tensor, "BN 1 W 2*W"]
-    """True where a query of a block may see a key of its own block or the block before."""
+    mask: Bool[Tensor, "BN 1 block keys"]
+    """True where a query of a block may see a key of its own block or one of the `window` positions before it."""
 
     @staticmethod
     def build(document_ids: Int[Tensor, "B L"], window: int) -> "BlockedWindow":
         """The pattern of rows with these documents; a position sees `window` bytes, itself included."""
         rows, length = document_ids.shape
-        blocks = -(-length // window)
-        padded = F.pad(document_ids, (window, blocks * window - length), value=-1)
-        keys = padded.unfold(1, 2 * window, window)[:, :blocks]
-        queries = padded[:, window:].view(rows, blocks, window)
-        index = torch.arange(2 * window, device=document_ids.device)
+        block = block_size(window)
+        blocks = -(-length // block)
+        padded = F.pad(document_ids, (window, blocks * block - length), value=-1)
+        keys = padded.unfold(1, block + window, block)[:, :blocks]
+        queries = padded[:, window:].view(rows, blocks, block)
+        index = torch.arange(block + window, device=document_ids.device)
         distance = index[window:, None] - index
         near = (distance >= 0) & (distance < window)
         mask = near & (queries[..., None] == keys[:, :, None, :])
-        return BlockedWindow(window, mask.view(rows * blocks, 1, window, 2 * window))
+        return BlockedWindow(window, mask.view(rows * blocks, 1, block, block + window))
 
     def __call__(
         self, query: Float[Tensor, "B L H E"], key: Float[Tensor, "B L H E"], value: Float[Tensor, "B L H E"]
     ) -> Float[Tensor, "B L H E"]:
         """Attention output, same shape and dtype as `query`."""
         rows, length, heads, size = query.shape
-        window = self.window
-        blocks = -(-length // window)
-        tail = blocks * window - length
-
-        def with_previous(tensor: Tensor) -> Tensor:
-            own = to_blocks(tensor)
-            # Not unfold, whose backward is slow: the block before is the same tensor one block later.
-            before = F.pad(own[:, :-1], (0, 0, 0, 0, 0, 0, 1, 0))
-            return torch.cat((before, own), dim=2).flatten(0, 1).transpose(1, 2)
+        block = block_size(self.window)
+        blocks = -(-length // block)
+        tail = blocks * block - length
 
         def to_blocks(tensor: Tensor) -> Tensor:
             padded = F.pad(tensor, (0, 0, 0, 0, 0, tail)) if tail else tensor
-            return padded.reshape(rows, blocks, window, heads, size)
+            return padded.reshape(rows, blocks, block, heads, size)
+
+        def with_previous(tensor: Tensor) -> Tensor:
+            own = to_blocks(tensor)
+            # Not unfold, whose backward is slow: what stands before a block is the end of the block before.
+            before = F.pad(own[:, :-1, block - self.window :], (0, 0, 0, 0, 0, 0, 1, 0))
+            return torch.cat((before, own), dim=2).flatten(0, 1).transpose(1, 2)
 
         own = to_blocks(query).flatten(0, 1).transpose(1, 2)
         out = attend(own, with_previous(key), with_previous(value), self.mask)
-        return out.transpose(1, 2).reshape(rows, blocks * window, heads, size)[:, :length]
+        return out.transpose(1, 2).reshape(rows, blocks * block, heads, size)[:, :length]
+
+
+@dataclass(frozen=True, slots=True)
+class FlexWindow:
+    """The same pattern as a FlexAttention block mask, whose kernels exist for CUDA.
+
+    FlexAttention is imported where it is used: it costs a second, and the CPU never needs it.
+    """
+
+    block_mask: Any
+
+    @staticmethod
+    def build(document_ids: Int[Tensor, "B L"], window: int) -> "FlexWindow":
+        """See `BlockedWindow.build`."""
+        from torch.nn.attention.flex_attention import create_block_mask
+
+        rows, length = document_ids.shape
+
+        def visible(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+            near = (query >= key) & (query - key < window)
+            return near & (document_ids[row, query] == document_ids[row, key])
+
+        return FlexWindow(create_block_mask(visible, rows, None, length, length, device=document_ids.device))
+
+    def __call__(
+        self, query: Float[Tensor, "B L H E"], key: Float[Tensor, "B L H E"], value: Float[Tensor, "B L H E"]
+    ) -> Float[Tensor, "B L H E"]:
+        """Attention output, same shape and dtype as `query`."""
+        out = flex_attention_for(query.device.type)(
+            query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), block_mask=self.block_mask
+        )
+        return out.transpose(1, 2)
+
+
+@cache
+def flex_attention_for(device_type: str) -> Any:
+    """FlexAttention, compiled on CUDA, where it is fast only so; the plain one elsewhere serves as a reference."""
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=True) if device_type == "cuda" else flex_attention
+
+
+def windowed_attention(document_ids: Int[Tensor, "B L"], window: int) -> BlockedWindow | FlexWindow:
+    """Sliding-window attention for rows with these documents, by the backend that fits the device."""
+    backend = FlexWindow if document_ids.is_cuda else BlockedWindow
+    return backend.build(document_ids, window)
 
 
 @dataclass(frozen=True, slots=True)

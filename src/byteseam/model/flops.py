@@ -1,10 +1,10 @@
 """Floating-point operations a byte, counted part by part; nothing is run.
 
 What is counted is matrix products, two operations a multiplication and addition, as they are executed: a position of
-the byte-level layers meets ``2 * window`` keys (its own block and the one before), a token meets all ``S`` tokens of
-its row (the causal half that a mask throws away is computed too), ``S = rate * length_bytes``. Not counted: norms,
+the byte-level layers meets ``block + window`` keys (its own block and the window before it), a token meets all ``S``
+tokens of its row (the causal half that a mask throws away is computed too), ``S = rate * length_bytes``. Not counted: norms,
 activations, softmax, rotary positions, the optimiser; nor padding, that of token counts to a bucket or of a row to
-whole windows. The share of a part is therefore exact for long rows and slightly low for short ones.
+whole blocks. The share of a part is therefore exact for long rows and slightly low for short ones.
 """
 
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from byteseam.model.attention import block_size
 from byteseam.types import VOCABULARY
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def token_model_share(by_part: dict[str, int]) -> float:
 
 
 def _forward(config: "ModelConfig", strategy: "Strategy", length_bytes: int) -> dict[str, float]:
-    byte_block = _block(config.width, config.byte_mlp_width, keys=2.0 * config.window)
+    byte_block = _block(config.width, config.byte_mlp_width, keys=float(block_size(config.window) + config.window))
     token_block = _block(config.width, config.token_mlp_width, keys=strategy.rate * length_bytes)
     head = 2.0 * config.width * VOCABULARY
     return {

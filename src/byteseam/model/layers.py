@@ -39,8 +39,13 @@ def rotary_table(positions: Int[Tensor, "B L"], size: int, base: float) -> Compl
 
 def rotate(hidden: Float[Tensor, "B L H E"], rotary: Complex[Tensor, "B L 1 half"]) -> Float[Tensor, "B L H E"]:
     """Turn each neighbouring pair of a head's numbers by the position's angle; fp32."""
-    pairs = torch.view_as_complex(hidden.float().unflatten(-1, (-1, 2)))
-    return torch.view_as_real(pairs * rotary).flatten(-2)
+    pairs = hidden.float().unflatten(-1, (-1, 2))
+    if torch.compiler.is_compiling():
+        # The compiler cannot fuse complex products, which are the fastest otherwise; the same in real ones.
+        even, odd = pairs.unbind(-1)
+        cos, sin = torch.view_as_real(rotary).unbind(-1)
+        return torch.stack((even * cos - odd * sin, odd * cos + even * sin), dim=-1).flatten(-2)
+    return torch.view_as_real(torch.view_as_complex(pairs) * rotary).flatten(-2)
 
 
 class Block(nn.Module):

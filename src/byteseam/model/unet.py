@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from byteseam.model.attention import BlockedWindow, FullCausal
+from byteseam.model.attention import FullCausal, windowed_attention
 from byteseam.model.layers import Attention, Block, Norm, rotary_table
 from byteseam.model.pooling import distribute, segments, select
 from byteseam.types import VOCABULARY, Batch, Encoded
@@ -91,7 +91,7 @@ class UNet(nn.Module):
         rotary = rotary_table(
             document_positions(document_ids), self.config.width // self.config.heads, self.config.rotary_base
         )
-        return BlockedWindow.build(document_ids, self.config.window), rotary
+        return windowed_attention(document_ids, self.config.window), rotary
 
     def encode(self, batch: Batch) -> Encoded:
         """Bytes to the encoder's hidden states and the early-exit logits; no boundary is involved."""

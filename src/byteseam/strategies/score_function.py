@@ -137,7 +137,8 @@ class ScoreFunction(Strategy):
         entropy = bernoulli_entropy(decision.logits.detach())
         metrics = {"policy_entropy": total_and_count(entropy, decision.free)}
         policy_term = value_term = rate.new_zeros(())
-        if self.learning:
+        # A small micro-batch may hold none of the rows that the policy learns from.
+        if self.learning and len(experience.rows):
             policy_term, value_term = self.policy_terms(policy, experience, statistics, metrics)
         return LossTerms(
             policy=float(self.policy_weight) * policy_term,  # type: ignore[arg-type]

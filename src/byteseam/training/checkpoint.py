@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +42,16 @@ def name_of(step: int) -> str:
 
 
 def save_checkpoint(directory: Path, config: RunConfig, model: nn.Module, optimiser: Optimiser, state: State) -> Path:
-    """Write ``directory/step-...`` whole or not at all; returns its path. One that exists is left as it is."""
+    """Write ``directory/step-...`` whole or not at all; returns its path. One that exists is left as it is.
+
+    Raises:
+        UserError: no space, no permission.
+    """
     final = directory / name_of(state.step)
     if final.exists():
         return final
     partial = directory / f".{final.name}.{os.getpid()}.partial"
+    shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
     try:
         partial.mkdir(parents=True)
         (partial / "config.toml").write_text(dump(config), encoding="utf-8")
@@ -58,15 +63,21 @@ def save_checkpoint(directory: Path, config: RunConfig, model: nn.Module, optimi
             with path.open("rb") as stream:
                 os.fsync(stream.fileno())
         partial.rename(final)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        if isinstance(error, OSError | SafetensorError):
+            raise UserError(
+                f"cannot write the checkpoint {final} ({_short(error)}); "
+                f"see to that, then go on with: byteseam train --resume {directory.parent}"
+            ) from error
         raise
     return final
 
 
 def checkpoints_of(directory: Path) -> list[Path]:
     """Whole checkpoints, oldest first."""
-    return sorted(path for path in directory.glob("step-*") if path.is_dir())
+    found = [path for path in directory.glob("step-*") if path.name[5:].isdecimal() and path.is_dir()]
+    return sorted(found, key=lambda path: int(path.name[5:]))
 
 
 def latest_checkpoint(directory: Path) -> Path:
@@ -83,10 +94,11 @@ def latest_checkpoint(directory: Path) -> Path:
 
 def prune_checkpoints(directory: Path, keep: int) -> None:
     """Delete all but the newest, and what a kill left half-written."""
-    for path in checkpoints_of(directory)[:-keep]:
-        shutil.rmtree(path)
     for path in directory.glob(".step-*.partial"):
         shutil.rmtree(path, ignore_errors=True)
+    for path in checkpoints_of(directory)[:-keep]:
+        # Under another name first: a kill must not leave half of a checkpoint under its own.
+        shutil.rmtree(path.rename(path.with_name(f".{path.name}.partial")), ignore_errors=True)
 
 
 def read_state(checkpoint: Path) -> State:
@@ -99,18 +111,25 @@ def read_state(checkpoint: Path) -> State:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         version = record.pop("format_version")
-        if not isinstance(version, int):
-            raise TypeError("format_version is no number")
+        if type(version) is not int or version < 1:
+            raise TypeError("format_version is no version")
         if version > FORMAT_VERSION:
             raise UserError(
                 f"{path} has checkpoint format {version}, but this byteseam reads up to {FORMAT_VERSION}; "
                 "upgrade byteseam"
             )
+        if missing := {item.name for item in fields(State)} - set(record):
+            raise ValueError(f"no {', '.join(sorted(missing))}")
         state = State(**record)
-        if [type(value) for value in (state.step, state.bytes_seen, state.window)] != [int, int, dict]:
-            raise TypeError("a field has another type")
+        counts, seconds = (state.step, state.bytes_seen, state.window_bytes), (state.seconds, state.window_seconds)
+        if any(type(value) is not int or value < 0 for value in counts):
+            raise TypeError("a count is none")
+        if any(type(value) not in (int, float) for value in seconds):
+            raise TypeError("a time is none")
+        if any([type(part) for part in mean] != [float, float] for mean in state.window.values()):
+            raise TypeError("a mean is none")
         return state
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UserError(f"{path} is missing or damaged ({_short(error)}); use another checkpoint of the run") from error
 
 
@@ -118,13 +137,16 @@ def load_model(checkpoint: Path, model: nn.Module) -> None:
     """Fill a model in place.
 
     Raises:
-        UserError: if the file is missing, truncated, no safetensors file, or holds another model's shapes.
+        UserError: if the file is missing, truncated, no safetensors file, holds another model's shapes, or numbers
+            that are not finite.
     """
     read_state(checkpoint)
     path = checkpoint / "model.safetensors"
     tensors = _read_tensors(path)
-    expected = model.state_dict()
-    _compare(path, tensors, {name: tensor.shape for name, tensor in expected.items()})
+    _compare(path, tensors, model.state_dict())
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise UserError(f"{path} is broken: {name} is not finite; use another checkpoint of the run")
     model.load_state_dict(tensors)
 
 
@@ -132,16 +154,17 @@ def load_optimiser(checkpoint: Path, model: nn.Module, optimiser: Optimiser) -> 
     """Fill an optimiser's moments in place; raises like `load_model`."""
     path = checkpoint / "optimiser.safetensors"
     tensors = _read_tensors(path)
-    parameters = dict(model.named_parameters())
-    shapes: dict[str, torch.Size] = {}
+    kinds = optimiser.kinds()
+    expected: dict[str, Tensor] = {}
     moments: dict[Tensor, dict[str, Tensor]] = {}
-    for key, tensor in tensors.items():
-        name, _, kind = key.rpartition(".")
-        if name in parameters:
-            # A step counter is a scalar; whatever else is gathered has the parameter's shape.
-            shapes[key] = torch.Size() if kind == "step" else parameters[name].shape
-            moments.setdefault(parameters[name], {})[kind] = tensor.to(parameters[name].device)
-    _compare(path, tensors, shapes)
+    for name, parameter in model.named_parameters():
+        keys = {kind: f"{name}.{kind}" for kind in kinds[parameter]}
+        if not any(key in tensors for key in keys.values()):
+            continue  # it never had a gradient
+        # A step counter is a scalar; whatever else is gathered has the parameter's shape.
+        expected |= {key: torch.zeros(()) if kind == "step" else parameter for kind, key in keys.items()}
+        moments[parameter] = {kind: tensors[key].to(parameter.device) for kind, key in keys.items() if key in tensors}
+    _compare(path, tensors, expected)
     optimiser.restore(moments)
 
 
@@ -163,16 +186,22 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
         ) from error
 
 
-def _compare(path: Path, tensors: dict[str, Tensor], shapes: dict[str, torch.Size]) -> None:
-    for name in [*shapes, *tensors]:
-        wanted = tuple(shapes[name]) if name in shapes else None
-        found = tuple(tensors[name].shape) if name in tensors else None
+def _compare(path: Path, tensors: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
+    for name in [*expected, *tensors]:
+        wanted, found = _form(expected.get(name)), _form(tensors.get(name))
         if wanted != found:
             raise UserError(
-                f"{path} does not fit the configuration beside it: {name} has shape {found} in the file "
+                f"{path} does not fit the configuration beside it: {name} has {found} in the file "
                 f"and {wanted} in the model; use the config.toml that the checkpoint was made with"
             )
 
 
+def _form(tensor: Tensor | None) -> str:
+    if tensor is None:
+        return "no place"
+    return f"shape {tuple(tensor.shape)} of {str(tensor.dtype).removeprefix('torch.')}"
+
+
 def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:120] or type(error).__name__
+    text = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    return " ".join(text.split())[:120] or type(error).__name__

@@ -3,7 +3,8 @@
 import math
 import signal
 import time
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
@@ -16,11 +17,12 @@ from byteseam.data.batches import Batches, evaluation_batches
 from byteseam.data.corpus import Corpus
 from byteseam.errors import UserError
 from byteseam.evaluation.decide import Decider, calibrate
-from byteseam.evaluation.evaluate import Evaluation, evaluate, rate_warning
+from byteseam.evaluation.evaluate import Evaluation, NotFiniteError, evaluate, rate_warning
 from byteseam.evaluation.segment import segment
 from byteseam.inspect import Record
 from byteseam.language_model import LanguageModel
-from byteseam.training.checkpoint import State, prune_checkpoints, save_checkpoint
+from byteseam.strategies import Strategy
+from byteseam.training.checkpoint import State, checkpoints_of, prune_checkpoints, save_checkpoint
 from byteseam.training.metrics import Window, peak_memory_bytes
 from byteseam.training.objective import Metrics, draw_uniforms
 from byteseam.training.optimiser import (
@@ -69,6 +71,8 @@ class Trainer:
     passage: bytes
     state: State
     listener: Listener
+    stopped_by: int | None = None
+    """The signal that asked to stop."""
 
     @property
     def total_steps(self) -> int:
@@ -88,20 +92,29 @@ class Trainer:
             UserError: at a loss or gradient that is not finite; the last good state is saved first.
         """
         window = Window.from_state(self.state.window)
-        with stop_requests() as stopping:
-            if self.state.step == 0:
-                self.show_sample()
-            began, before = time.monotonic(), self.state.seconds
-            while self.state.step < self.total_steps:
-                self.take_step(window)
-                self.state.seconds = before + time.monotonic() - began
-                self.after_step(window)
-                if stopping() and self.state.step < self.total_steps:
-                    self.checkpoint(window)
-                    return None
-            final = self.measure(max_bytes=None)
+        with stop_requests() as signal_asked:
+            try:
+                return self.take_steps(window, signal_asked)
+            except NotFiniteError as error:
+                raise self.last_words(error, window) from error
+
+    def take_steps(self, window: Window, signal_asked: Callable[[], int | None]) -> Evaluation | None:
+        """All steps that are left, and what is due between them."""
+        if self.state.step == 0:
+            self.show_sample()
+        began, before = time.monotonic(), self.state.seconds
+        finished_before = self.state.step >= self.total_steps
+        while self.state.step < self.total_steps:
+            self.take_step(window)
             self.state.seconds = before + time.monotonic() - began
-            self.checkpoint(window)
+            self.after_step(window)
+            if (number := signal_asked()) and self.state.step < self.total_steps:
+                self.stopped_by = number
+                self.checkpoint(window)
+                return None
+        final = self.measure(max_bytes=None, written=finished_before)
+        self.state.seconds = before + time.monotonic() - began
+        self.checkpoint(window)
         return final
 
     def take_step(self, window: Window) -> None:
@@ -122,7 +135,7 @@ class Trainer:
         metrics["gradient_norm"] = once(clip(model_parameters(self.model), training.clip_gradient))
         if policy := policy_parameters(self.model):
             metrics["policy_gradient_norm"] = once(clip(policy, training.clip_policy_gradient))
-        self.refuse_non_finite(metrics, window)
+        self.refuse_non_finite(metrics)
         self.optimiser.step()
         self.optimiser.zero_grad()
         window.add(metrics)
@@ -130,25 +143,35 @@ class Trainer:
         state.bytes_seen += batch.mask.numel()
         state.window_bytes += batch.mask.numel()
 
-    def refuse_non_finite(self, metrics: Metrics, window: Window) -> None:
-        """Stop before a broken update is applied, naming what broke, with the state before it saved."""
+    def refuse_non_finite(self, metrics: Metrics) -> None:
+        """Stop before a broken update is applied, naming what broke."""
         names = [*LOSSES, *(name for name in ("gradient_norm", "policy_gradient_norm") if name in metrics)]
         finite = torch.isfinite(torch.stack([metrics[name][0].float().cpu() for name in names]))
-        if bool(finite.all()):
-            return
-        broken = next(name for name, good in zip(names, finite.tolist(), strict=True) if not good)
+        if not bool(finite.all()):
+            broken = next(name for name, good in zip(names, finite.tolist(), strict=True) if not good)
+            raise NotFiniteError(f"{broken} is not finite at step {self.state.step + 1}")
+
+    def last_words(self, error: NotFiniteError, window: Window) -> UserError:
+        """What to say when training broke. The state at hand is saved, unless it is broken; nothing is pruned."""
         self.optimiser.zero_grad()
-        path = self.checkpoint(window)
-        raise UserError(
-            f"{broken} is not finite at step {self.state.step + 1}; the last good checkpoint is {path}; "
+        if self.broken_parameter() is None:
+            self.save(window)
+        good = checkpoints_of(self.run.checkpoints)
+        return UserError(
+            f"{error}; {f'the last good checkpoint is {good[-1]}' if good else 'there is no good checkpoint yet'}; "
             "lower training.learning_rate or training.clip_gradient and train again"
         )
+
+    def broken_parameter(self) -> str | None:
+        """The name of a parameter that is not finite."""
+        parameters = self.model.named_parameters()
+        return next((name for name, parameter in parameters if not bool(parameter.isfinite().all())), None)
 
     def after_step(self, window: Window) -> None:
         """Whatever is due: a line of metrics, a sample, an evaluation, a checkpoint."""
         training, state = self.config.training, self.state
         summary = window.summary()
-        self.listener.step(state, summary)
+        self.tell(self.listener.step, state, summary)
         if state.step % training.log_every_steps == 0:
             self.log(window, summary)
         per_step = training.batch_rows * training.length_bytes
@@ -176,7 +199,7 @@ class Trainer:
         }
         append_json(self.run.metrics_path, record)
         if summary.get("rate") is not None and (warning := self.rate_notice(summary["rate"])):
-            self.listener.notice(f"step {state.step}: {warning}")
+            self.tell(self.listener.notice, f"step {state.step}: {warning}")
         window.means.clear()
         state.window_bytes, state.window_seconds = 0, state.seconds
 
@@ -198,31 +221,46 @@ class Trainer:
         )
         line = {"step": self.state.step, "bytes_seen": self.state.bytes_seen, "record": record.to_json()}
         append_json(self.run.samples_path, line)
-        self.listener.sample(self.state, record)
+        self.tell(self.listener.sample, self.state, record)
 
-    def measure(self, max_bytes: float | None) -> Evaluation:
-        """Score held-out text and write the line of metrics."""
+    def tell(self, listen: Callable[..., None], *news: Any) -> None:
+        """Tell the listener. One that fails (its terminal may be gone) hears no more, and training goes on."""
+        try:
+            listen(*news)
+        except (Exception, SystemExit) as error:  # rich leaves the program when its pipe breaks
+            self.listener = Listener()
+            text = f"training goes on unwatched: {type(error).__name__}: {error}"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    def measure(self, max_bytes: float | None, written: bool = False) -> Evaluation:
+        """Score held-out text and write the line of metrics, unless that was done already."""
         evaluation = evaluate_corpus(
             self.model, self.config, self.config.strategy.at(self.progress), self.validation, self.precision, max_bytes
         )
         line: dict[str, Any] = {"kind": "evaluation", "step": self.state.step, "bytes_seen": self.state.bytes_seen}
         line |= {"seconds": self.state.seconds, "decide": self.config.evaluation.decide}
-        append_json(self.run.metrics_path, line | finite(evaluation.to_dict()))
-        self.listener.evaluated(self.state, evaluation)
+        if not written:
+            append_json(self.run.metrics_path, line | finite(evaluation.to_dict()))
+        self.tell(self.listener.evaluated, self.state, evaluation)
         return evaluation
 
-    def checkpoint(self, window: Window) -> str:
-        """Save; returns the path."""
-        self.state.window = window.to_state()
-        path = save_checkpoint(self.run.checkpoints, self.config, self.model, self.optimiser, self.state)
+    def checkpoint(self, window: Window) -> None:
+        """Save the state at hand, and delete what is too old."""
+        if broken := self.broken_parameter():
+            raise NotFiniteError(f"{broken} is not finite after step {self.state.step}")
+        self.save(window)
         prune_checkpoints(self.run.checkpoints, self.config.training.keep_checkpoints)
-        return str(path)
+
+    def save(self, window: Window) -> None:
+        """Write a checkpoint."""
+        self.state.window = window.to_state()
+        save_checkpoint(self.run.checkpoints, self.config, self.model, self.optimiser, self.state)
 
 
 def evaluate_corpus(
     model: LanguageModel,
     config: RunConfig,
-    strategy: Any,
+    strategy: Strategy,
     corpus: Corpus,
     precision: Precision,
     max_bytes: float | None,
@@ -230,19 +268,36 @@ def evaluate_corpus(
     progress: Callable[[int], None] | None = None,
 ) -> Evaluation:
     """Evaluate on a corpus, by the configuration's way to decide unless another is given."""
-    training = config.training
-    rows = max(1, 8192 // training.length_bytes)
-
-    def batches(limit: float | None) -> Iterator[tuple[Batch, torch.Tensor]]:
-        for batch, documents in evaluation_batches(corpus, training.length_bytes, rows, limit):
-            yield to_device(batch, precision.device), documents.to(precision.device)
-
+    length = config.training.length_bytes
     if decider is None:
         decider = Decider(config.evaluation.decide, seed=config.seed)
-        if decider.mode == "rate":
-            held_out = [batch for batch, _ in batches(config.evaluation.max_bytes)]
-            decider = Decider("rate", calibrate(model, strategy, held_out, strategy.rate)[0], config.seed)
-    return evaluate(model, strategy, batches(max_bytes), decider, precision, progress)
+        if decider.mode == "rate" and strategy.learned:
+            held_out = scoring_batches(corpus, length, precision.device, config.evaluation.max_bytes)
+            decider = calibrated(model, strategy, held_out, precision, strategy.rate, config.seed)
+    batches = scoring_batches(corpus, length, precision.device, max_bytes)
+    return evaluate(model, strategy, batches, decider, precision, progress)
+
+
+def scoring_batches(
+    corpus: Corpus, length_bytes: int, device: torch.device, max_bytes: float | None
+) -> Iterator[tuple[Batch, torch.Tensor]]:
+    """`evaluation_batches` of a fair size, where the model is."""
+    for batch, documents in evaluation_batches(corpus, length_bytes, max(1, 8192 // length_bytes), max_bytes):
+        yield to_device(batch, device), documents.to(device)
+
+
+def calibrated(
+    model: LanguageModel,
+    strategy: Strategy,
+    held_out: Iterable[tuple[Batch, torch.Tensor]],
+    precision: Precision,
+    rate: float,
+    seed: int,
+) -> Decider:
+    """The decider whose threshold gives this rate on held-out text, in the arithmetic that it will be used in."""
+    with precision.autocast():
+        threshold, _ = calibrate(model, strategy, [batch for batch, _ in held_out], rate)
+    return Decider("rate", threshold, seed)
 
 
 def to_device(batch: Batch, device: torch.device) -> Batch:
@@ -268,15 +323,15 @@ def finite(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def stop_requests() -> Iterator[Callable[[], bool]]:
-    """SIGINT and SIGTERM ask to stop after the step at hand; a second one stops at once."""
-    asked = False
+def stop_requests() -> Iterator[Callable[[], int | None]]:
+    """SIGINT and SIGTERM ask to stop after the step at hand; a second one stops at once. Yields: which one asked."""
+    asked: int | None = None
 
     def ask(number: int, frame: FrameType | None) -> None:
         nonlocal asked
-        if asked:
+        if asked is not None:
             raise KeyboardInterrupt
-        asked = True
+        asked = number
 
     previous = {}
     try:

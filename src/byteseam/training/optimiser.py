@@ -20,6 +20,12 @@ def policy_parameters(model: LanguageModel) -> list[nn.Parameter]:
     return list(model.policy.parameters())
 
 
+_GATHERED: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
+    torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"),
+    torch.optim.Muon: ("momentum_buffer",),
+}
+
+
 class Optimiser:
     """One or two of PyTorch's optimisers that act as one."""
 
@@ -40,6 +46,15 @@ class Optimiser:
         """Forget the gradients."""
         for part in self.parts:
             part.zero_grad(set_to_none=True)
+
+    def kinds(self) -> dict[Tensor, tuple[str, ...]]:
+        """The names of what each parameter gathers."""
+        return {
+            parameter: _GATHERED[type(part)]
+            for part in self.parts
+            for group in part.param_groups
+            for parameter in group["params"]
+        }
 
     def moments(self) -> dict[Tensor, dict[str, Tensor]]:
         """What each parameter has gathered; a parameter that never had a gradient has nothing."""

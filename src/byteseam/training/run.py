@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,15 +64,14 @@ def create_run(directory: Path, config: RunConfig, environment: Mapping[str, Any
     """Make a run's directory, whole or not at all.
 
     Raises:
-        UserError: if the directory exists.
+        UserError: if the directory exists, or cannot be made.
     """
-    if directory.exists():
-        raise UserError(
-            f"the run directory {directory} exists already; "
-            f"continue it with --resume {directory}, or choose another place with --out"
-        )
+    refuse_existing(directory)
     partial = directory.with_name(f".{directory.name}.{os.getpid()}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a killed process that had our number
+    made: list[Path] = []
     try:
+        made += [folder for folder in directory.parents if not folder.exists()]
         partial.mkdir(parents=True)
         (partial / "checkpoints").mkdir()
         (partial / "config.toml").write_text(dump(config), encoding="utf-8")
@@ -80,10 +80,30 @@ def create_run(directory: Path, config: RunConfig, environment: Mapping[str, Any
         (partial / "metrics.jsonl").touch()
         (partial / "samples.jsonl").touch()
         partial.rename(directory)
-    except BaseException:
+    except BaseException as error:
         shutil.rmtree(partial, ignore_errors=True)
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, OSError):
+            raise UserError(
+                f"cannot make the run directory {directory} ({error.strerror or error}); choose another with --out"
+            ) from error
         raise
     return Run(directory)
+
+
+def refuse_existing(directory: Path) -> None:
+    """A new run needs a new directory.
+
+    Raises:
+        UserError: if it exists.
+    """
+    if os.path.lexists(directory):
+        raise UserError(
+            f"the run directory {directory} exists already; "
+            f"continue it with --resume {directory}, or choose another place with --out"
+        )
 
 
 def open_run(directory: Path) -> Run:
@@ -107,13 +127,11 @@ def append_json(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_jsonl(path: Path) -> list[dict[str, Any]]:
-    """All whole lines; a last line that a kill cut short is left out."""
+    """All whole lines; a last line that a kill cut short is left out. Nothing, if there is no file."""
     records = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
+    for line in path.read_bytes().split(b"\n") if path.exists() else ():
+        with suppress(ValueError):
             records.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
     return records
 
 

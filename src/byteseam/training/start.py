@@ -1,5 +1,6 @@
 """Begin a run, or go on with one."""
 
+import json
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +12,15 @@ from byteseam.data.batches import Batches
 from byteseam.data.cache import resolve
 from byteseam.data.corpus import Corpus
 from byteseam.data.documents import Progress
+from byteseam.data.recipes import RECIPES
 from byteseam.errors import UserError
 from byteseam.language_model import LanguageModel
-from byteseam.training.checkpoint import State, latest_checkpoint, load_model, load_optimiser, read_state
+from byteseam.training.checkpoint import State, checkpoints_of, load_model, load_optimiser, read_state
 from byteseam.training.environment import describe_environment
 from byteseam.training.loop import Listener, Trainer
 from byteseam.training.optimiser import build_optimiser
 from byteseam.training.precision import Precision, choose_precision
-from byteseam.training.run import create_run, drop_after, open_run
+from byteseam.training.run import create_run, drop_after, open_run, refuse_existing
 
 PASSAGE_BYTES = 480
 
@@ -39,22 +41,17 @@ def start_run(
     Raises:
         UserError: if the directory exists, or the data cannot be had.
     """
-    if directory.exists():
-        # Said before the data is prepared, which can take long.
-        raise UserError(
-            f"the run directory {directory} exists already; "
-            f"continue it with --resume {directory}, or choose another place with --out"
-        )
+    refuse_existing(directory)  # said before the data is prepared, which can take long
     config = portable(config)
     precision = set_up(config)
     corpus_directory = data or resolve(config.data, progress=progress)
     validation = Corpus.open(corpus_directory, "validation")
     batches = open_batches(config, corpus_directory)
-    summary = batches.corpus.manifest.summary() | {"fingerprint": batches.corpus.manifest.fingerprint}
+    summary = batches.corpus.manifest.summary()
     passage = choose_passage(validation)
-    run = create_run(directory, config, describe_environment(precision, summary), passage)
     model = build_model(config, precision)
     optimiser = build_optimiser(model, config.training)
+    run = create_run(directory, config, describe_environment(precision, summary), passage)
     return Trainer(config, run, model, optimiser, precision, batches, validation, passage, State(), listener)
 
 
@@ -67,7 +64,10 @@ def resume_run(
         UserError: if it is no run, the checkpoint is damaged, or the corpus is not the one it was trained on.
     """
     run = open_run(directory)
+    checkpoint = next(reversed(checkpoints_of(run.checkpoints)), None)
+    state = State() if checkpoint is None else read_state(checkpoint)
     config = run.config()
+    passage = read_part(run.passage_path)
     precision = set_up(config)
     corpus_directory = data or resolve(config.data, progress=progress)
     validation = Corpus.open(corpus_directory, "validation")
@@ -75,15 +75,11 @@ def resume_run(
     check_corpus(directory, batches.corpus)
     model = build_model(config, precision)
     optimiser = build_optimiser(model, config.training)
-    state = State()
-    if any(run.checkpoints.glob("step-*")):
-        checkpoint = latest_checkpoint(run.checkpoints)
-        state = read_state(checkpoint)
+    if checkpoint is not None:
         load_model(checkpoint, model)
         load_optimiser(checkpoint, model, optimiser)
     drop_after(run.metrics_path, state.step)
     drop_after(run.samples_path, state.step if state.step else -1)
-    passage = run.passage_path.read_bytes()
     return Trainer(config, run, model, optimiser, precision, batches, validation, passage, state, listener)
 
 
@@ -96,10 +92,13 @@ def set_up(config: RunConfig) -> Precision:
 
 def portable(config: RunConfig) -> RunConfig:
     """The configuration with a source that is found from anywhere: a path is made absolute."""
-    source = Path(config.data.source).expanduser()
-    if "/" in config.data.source and not config.data.source.startswith("hf:") and not source.is_absolute():
-        return replace(config, data=replace(config.data, source=str(Path.cwd() / source)))
-    return config
+    source = config.data.source
+    path = Path(source).expanduser()
+    if source in ("", "-", *RECIPES) or source.startswith("hf:") or path.is_absolute():
+        return config
+    if path.exists() or set("/*?[") & set(source):
+        return replace(config, data=replace(config.data, source=str(Path.cwd() / path)))
+    return config  # a mistyped name, which is best refused as it was written
 
 
 def open_batches(config: RunConfig, corpus_directory: Path) -> Batches:
@@ -111,7 +110,7 @@ def open_batches(config: RunConfig, corpus_directory: Path) -> Batches:
 def build_model(config: RunConfig, precision: Precision) -> LanguageModel:
     """A model with parameters drawn from the seed, whatever was drawn before."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
+        torch.manual_seed(config.seed % 2**63)
         model = LanguageModel(config.model, config.strategy)
     return model.to(precision.device)
 
@@ -128,15 +127,28 @@ def choose_passage(validation: Corpus) -> bytes:
 
 def check_corpus(directory: Path, corpus: Corpus) -> None:
     """Refuse to go on with other data: the order of batches would not be the run's."""
-    import json
-
-    environment = json.loads((directory / "environment.json").read_text(encoding="utf-8"))
-    known = environment.get("corpus", {}).get("fingerprint")
+    path = directory / "environment.json"
+    try:
+        known = json.loads(read_part(path)).get("corpus", {}).get("fingerprint")
+    except (ValueError, AttributeError) as error:
+        raise UserError(f"{path} is damaged; restore it, or start a new run") from error
     if known is not None and known != corpus.manifest.fingerprint:
         raise UserError(
             f"the corpus at {corpus.directory} is not the one that {directory} was trained on "
             f"(fingerprint {corpus.manifest.fingerprint} instead of {known}); restore it, or start a new run"
         )
+
+
+def read_part(path: Path) -> bytes:
+    """A file that every run has.
+
+    Raises:
+        UserError: if it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path} ({error.strerror}); restore it, or start a new run") from error
 
 
 def wall_clock_name(config: RunConfig) -> str:
