@@ -77,7 +77,7 @@ def test_the_papers_settings(name, token_layers, learning_rate, warmup_bytes, to
         warmup_bytes,
         total_bytes,
     )
-    assert training.policy_learning_rate is None
+    assert (training.optimiser, training.policy_learning_rate) == ("adamw", None)
     assert (training.beta2, training.weight_decay, training.clip_gradient) == (0.999, 0.01, 1.0)
     assert training.early_exit_weight == 0.1
     assert strategy == ScoreFunction(

@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import IO, NoReturn
 
 from byteseam.errors import UserError
+from byteseam.threads import calm_threads
 
 COMMANDS = {
     "train": ("train", "train a model from a configuration file, or resume a run"),
@@ -92,6 +93,7 @@ def _dispatch(argv: list[str]) -> int:
         raise UserError(
             f"unknown command {_shown(name)}{_nearest(name, COMMANDS, 'the commands are ' + ', '.join(COMMANDS))}"
         )
+    calm_threads()
     module = import_module(f"byteseam.commands.{COMMANDS[name][0]}")
     try:
         args = _parse(name, module, rest)

@@ -65,7 +65,8 @@ def test_the_answer_in_json_is_exact(answer, tmp_path):
         "decoder": block + 3 * width * 32,
         "head": head,
     }
-    byte_block = 2 * (4 * width * width + 3 * width * 32) + 4 * 32 * width
+    # A byte meets the 64 of its block and the 16 of the window before, a token the 32 of its row.
+    byte_block = 2 * (4 * width * width + 3 * width * 32) + 4 * (64 + 16) * width
     token_block = 2 * (4 * width * width + 3 * width * 64) + 4 * 32 * width
     forward = {
         "embedding": 0,

@@ -10,6 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from byteseam.config import ModelConfig, TrainingConfig
 from byteseam.language_model import LanguageModel
+from byteseam.model.attention import block_size
 from byteseam.model.flops import PARTS, forward_flops, token_model_share, training_flops
 from byteseam.model.pooling import BUCKET
 from byteseam.strategies import ScoreFunction, Uniform, Whitespace
@@ -27,7 +28,7 @@ MODELS = {
         decoder_layers=2,
         byte_mlp_width=40,
         token_mlp_width=200,
-        window=8,
+        window=128,
     ),
 }
 
@@ -70,8 +71,8 @@ def counted_forward(config, strategy, rows, length):
 @pytest.mark.parametrize("bytes_per_token", [2, 4])
 @pytest.mark.parametrize("length", [128, 256])
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
-def test_a_pass_over_whole_buckets_and_windows_is_counted_exactly(config, length, bytes_per_token):
-    assert length % config.window == 0
+def test_a_pass_over_whole_buckets_and_blocks_is_counted_exactly(config, length, bytes_per_token):
+    assert length % block_size(config.window) == 0
     assert length // bytes_per_token % BUCKET == 0
     strategy = EveryNthByte(bytes_per_token=bytes_per_token)
     parts, total = counted_forward(config, strategy, 2, length)
@@ -80,7 +81,7 @@ def test_a_pass_over_whole_buckets_and_windows_is_counted_exactly(config, length
     assert sum(ours.values()) == total
 
 
-@pytest.mark.parametrize(("length", "bytes_per_token"), [(512, 5), (1000, 3), (603, 7)])
+@pytest.mark.parametrize(("length", "bytes_per_token"), [(512, 5), (1000, 3), (2030, 6)])
 def test_any_other_pass_costs_little_more_for_padding(length, bytes_per_token):
     strategy = EveryNthByte(bytes_per_token=bytes_per_token)
     parts, total = counted_forward(MODELS["narrow"], strategy, 1, length)

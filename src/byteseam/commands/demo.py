@@ -23,9 +23,7 @@ def run(args: argparse.Namespace) -> int:
     """
     from byteseam.commands.prepare import progress_bar
     from byteseam.console import notice
-    from byteseam.training.precision import calm_threads
 
-    calm_threads()
     from dataclasses import replace
 
     from byteseam.commands.train import finish

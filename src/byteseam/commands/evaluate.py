@@ -44,9 +44,7 @@ def run(args: argparse.Namespace) -> int:
     from byteseam.commands.prepare import progress_bar
     from byteseam.console import notice, stdout_json
     from byteseam.errors import UserError
-    from byteseam.training.precision import calm_threads
 
-    calm_threads()
     from byteseam.evaluation.evaluate import rate_warning
     from byteseam.trained import Trained
     from byteseam.training.loop import evaluate_corpus

@@ -33,9 +33,7 @@ def run(args: argparse.Namespace) -> int:
         UserError: for a bad run or number, or a file that cannot be read or written.
     """
     from byteseam.errors import UserError
-    from byteseam.training.precision import calm_threads
 
-    calm_threads()
     from byteseam.evaluation.segment import segment
     from byteseam.inspect import render_html, render_jsonl, render_svg, render_terminal
     from byteseam.trained import Trained

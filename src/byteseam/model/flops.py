@@ -2,9 +2,10 @@
 
 What is counted is matrix products, two operations a multiplication and addition, as they are executed: a position of
 the byte-level layers meets ``block + window`` keys (its own block and the window before it), a token meets all ``S``
-tokens of its row (the causal half that a mask throws away is computed too), ``S = rate * length_bytes``. Not counted: norms,
-activations, softmax, rotary positions, the optimiser; nor padding, that of token counts to a bucket or of a row to
-whole blocks. The share of a part is therefore exact for long rows and slightly low for short ones.
+tokens of its row (the causal half that a mask throws away is computed too), ``S = rate * length_bytes``. Not counted:
+norms, activations, softmax, rotary positions, the optimiser; nor padding, that of token counts to a bucket or of a row
+to whole blocks. The counts are therefore exact for long rows and slightly low for short ones. They hold for the blocked
+attention of CPUs; FlexAttention's kernels cut the window into blocks of their own.
 """
 
 from typing import TYPE_CHECKING

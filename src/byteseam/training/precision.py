@@ -1,6 +1,5 @@
-"""Which arithmetic the matrix work runs in, and how many threads it gets."""
+"""Which arithmetic the matrix work runs in."""
 
-import os
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -34,11 +33,3 @@ def choose_precision(wanted: Literal["auto", "fp32", "bf16"], device: torch.devi
     if device.type == "cuda":
         return Precision(device, torch.cuda.is_bf16_supported())
     return Precision(device, device.type == "cpu" and processor_has_bf16())
-
-
-def calm_threads() -> None:
-    """Ask OpenMP's idle threads to sleep, not spin: on a busy machine spinning costs a factor of ten and more.
-
-    Takes effect only before PyTorch's first parallel work, so the command line calls it before importing torch.
-    """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

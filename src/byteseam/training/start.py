@@ -16,6 +16,7 @@ from byteseam.data.recipes import RECIPES
 from byteseam.errors import UserError
 from byteseam.language_model import LanguageModel
 from byteseam.training.checkpoint import State, checkpoints_of, load_model, load_optimiser, read_state
+from byteseam.training.compilation import compile_layers, compiles
 from byteseam.training.environment import describe_environment
 from byteseam.training.loop import Listener, Trainer
 from byteseam.training.optimiser import build_optimiser
@@ -112,7 +113,10 @@ def build_model(config: RunConfig, precision: Precision) -> LanguageModel:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed % 2**63)
         model = LanguageModel(config.model, config.strategy)
-    return model.to(precision.device)
+    model.to(precision.device)
+    if compiles(config.training.compile, precision.device, config.training.total_bytes):
+        compile_layers(model)
+    return model
 
 
 def choose_passage(validation: Corpus) -> bytes:
