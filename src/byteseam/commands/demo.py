@@ -76,10 +76,9 @@ def run(args: argparse.Namespace) -> int:
 
 def default_config() -> Path:
     """The laptop configuration: of the checkout, or as installed with the package."""
-    here = Path("configs") / CONFIG
-    if here.is_file():
-        return here
-    return Path(__file__).resolve().parent.parent / "configs" / CONFIG
+    package = Path(__file__).resolve().parent.parent
+    places = (Path("configs"), package.parent.parent / "configs", package / "configs")
+    return next((place / CONFIG for place in places if (place / CONFIG).is_file()), places[0] / CONFIG)
 
 
 def fresh_directory(parent: Path) -> Path:
