@@ -148,11 +148,3 @@ def test_mistakes_are_one_sentence(params, capsys):
     assert err == "byteseam: override: unknown key model.widht = 64; did you mean model.width?\n"
     assert cli.main(["params"]) == 2
     assert "required: CONFIG.toml" in capsys.readouterr().err
-
-
-def test_the_command_in_a_process_of_its_own(byteseam, tmp_path):
-    path = tmp_path / "tiny.toml"
-    path.write_text(CONFIG)
-    done = byteseam("params", str(path), "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["parameters"]["total"] > 0

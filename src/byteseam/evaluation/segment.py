@@ -67,6 +67,6 @@ def segment(
         start = end - window // 2
     model.train()
     if not np.isfinite((nll, early, probability)).all():
-        raise NotFiniteError(f"the loss on the {name} is not finite: the model went astray in training")
+        raise NotFiniteError(f"the loss on '{name}' is not finite: the model went astray in training")
     mode = decider.mode if strategy.learned else type(strategy).name
     return Record(name, data, boundary, probability if strategy.learned else None, nll, early, decide=mode)
