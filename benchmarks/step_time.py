@@ -93,8 +93,8 @@ def main() -> None:
     total = 8192
     lengths = (256, 512, 1024, 2048, 4096, 8192)
     settings = {
-        f"{total // size} rows of {size}": Setting(
-            replace(config, training=replace(config.training, batch_rows=total // size)), total // size, size
+        f"{total // size} x {size}": Setting(
+            replace(paper, training=replace(paper.training, batch_rows=total // size)), total // size, size
         )
         for size in lengths
     }

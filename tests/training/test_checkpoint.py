@@ -285,7 +285,7 @@ def test_what_fails_while_it_is_written_leaves_nothing(tmp_path, monkeypatch, pa
         raise error
 
     if when == "state":
-        monkeypatch.setattr(module.json, "dumps", fail)
+        monkeypatch.setattr(module, "asdict", fail)
     elif when == "rename":
         monkeypatch.setattr(Path, "rename", fail)
     else:

@@ -1,8 +1,7 @@
 """Averages over a window of steps."""
 
 import math
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -69,13 +68,9 @@ def test_a_window_survives_a_checkpoint():
     assert Window.from_state({}).means == {}
 
 
-def test_peak_memory_is_in_bytes_and_grows():
-    before = peak_memory_bytes(torch.device("cpu"))
-    assert 50e6 < before < 1e12
-    script = (
-        "from byteseam.training.metrics import peak_memory_bytes; import torch;"
-        "before = peak_memory_bytes(torch.device('cpu')); x = torch.ones(50_000_000);"
-        "print(peak_memory_bytes(torch.device('cpu')) - before)"
-    )
-    grown = int(subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout)
-    assert 150e6 < grown < 300e6
+def test_peak_memory_is_in_bytes():
+    status = Path("/proc/self/status")
+    if not status.exists():
+        pytest.skip("the system does not tell otherwise")
+    kilobytes = next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    assert peak_memory_bytes(torch.device("cpu")) == pytest.approx(kilobytes * 1024, rel=0.02)

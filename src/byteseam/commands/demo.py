@@ -21,14 +21,13 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: if no corpus can be had, or what training raises.
     """
-    from byteseam.commands.prepare import progress_bar
-    from byteseam.console import notice
-
     from dataclasses import replace
 
+    from byteseam.commands.prepare import progress_bar
     from byteseam.commands.train import finish
     from byteseam.commands.watch import Watcher
     from byteseam.config_file import load
+    from byteseam.console import notice
     from byteseam.data.cache import DEMO_CORPORA, resolve, resolve_with_fallback
     from byteseam.evaluation.decide import Decider
     from byteseam.evaluation.segment import segment

@@ -44,7 +44,6 @@ def run(args: argparse.Namespace) -> int:
     from byteseam.commands.prepare import progress_bar
     from byteseam.console import notice, stdout_json
     from byteseam.errors import UserError
-
     from byteseam.evaluation.evaluate import rate_warning
     from byteseam.trained import Trained
     from byteseam.training.loop import evaluate_corpus

@@ -28,7 +28,6 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: for a bad run or number.
     """
-
     check(args.temperature >= 0, f"--temperature is {args.temperature:g}, but it is at least 0")
     check(args.max_bytes >= 1, f"--max-bytes is {args.max_bytes}, but it is at least 1")
     check(args.top_k is None or args.top_k >= 1, f"--top-k is {args.top_k}, but it is at least 1")

@@ -33,7 +33,6 @@ def run(args: argparse.Namespace) -> int:
         UserError: for a bad run or number, or a file that cannot be read or written.
     """
     from byteseam.errors import UserError
-
     from byteseam.evaluation.segment import segment
     from byteseam.inspect import render_html, render_jsonl, render_svg, render_terminal
     from byteseam.trained import Trained

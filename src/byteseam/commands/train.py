@@ -35,7 +35,6 @@ def run(args: argparse.Namespace) -> int:
     if args.resume is None and args.config is None:
         raise UserError("byteseam train needs a CONFIG.toml, or --resume RUN; configs/laptop.toml is a good start")
     from byteseam.commands.prepare import progress_bar
-
     from byteseam.commands.watch import Watcher
     from byteseam.config_file import load
     from byteseam.training.start import resume_run, start_run, wall_clock_name
