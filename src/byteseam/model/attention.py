@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-
 SHORT = 512
 """Keys up to which the plain formula is the faster one on CPU in bf16, forward and backward together."""
 
