@@ -54,7 +54,7 @@ class Table:
 
 
 def code(text: str) -> list[str]:
-    return re.findall(r"`([^`]+)`", text)
+    return re.findall(r"`([^`\n]+)`", text)
 
 
 def tables(document: str) -> list[Table]:
