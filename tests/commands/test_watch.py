@@ -81,7 +81,7 @@ def tiny_evaluation():
 def test_samples_and_evaluations_are_shown(stderr, tiny_evaluation):
     stream = stderr()
     watcher = Watcher()
-    watcher.sample(State(bytes_seen=1_500_000), Record("x", b"[b]a\x1b[0m b\nc", [True] * 11))
+    watcher.sample(State(bytes_seen=1_500_000), Record("x", b"[b]a\x1b[0m b\nc", [True] * 12))
     watcher.evaluated(State(bytes_seen=1_500_000), tiny_evaluation)
     text = stream.getvalue()
     assert "after 1.5 MB:\n" in text

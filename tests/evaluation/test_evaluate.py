@@ -51,6 +51,7 @@ def whole_rows(corpus):
 
 
 @pytest.fixture(scope="module")
+@torch.no_grad()
 def naive(corpus, trained):
     """A dictionary of figures, from plain loops over documents and bytes."""
     model, strategy = trained

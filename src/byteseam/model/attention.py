@@ -53,7 +53,7 @@ class BlockedWindow:
         """The pattern of rows with these documents; a position sees `window` bytes, itself included."""
         rows, length = document_ids.shape
         block = block_size(window)
-        blocks = -(-length // block)
+        blocks = max(1, -(-length // block))
         padded = F.pad(document_ids, (window, blocks * block - length), value=-1)
         keys = padded.unfold(1, block + window, block)[:, :blocks]
         queries = padded[:, window:].view(rows, blocks, block)
@@ -69,7 +69,7 @@ class BlockedWindow:
         """Attention output, same shape and dtype as `query`."""
         rows, length, heads, size = query.shape
         block = block_size(self.window)
-        blocks = -(-length // block)
+        blocks = max(1, -(-length // block))
         tail = blocks * block - length
 
         def to_blocks(tensor: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ def segments(boundary: Bool[Tensor, "B L"], bucket: int = BUCKET) -> Segments:
     order = torch.cumsum(boundary, dim=1, dtype=torch.int64)
     counts = order[:, -1] if length else order.new_zeros(rows)
     longest = int(counts.max()) if counts.numel() else 0
-    tokens = -(-max(longest, 1) // bucket) * bucket
+    tokens = -(-longest // bucket) * bucket
     segment_ids = order - 1
     # Bytes that are no boundary write to a spare last column, which is cut off again.
     slots = segment_ids.where(boundary, tokens)
