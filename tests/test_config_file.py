@@ -354,3 +354,11 @@ def test_what_a_field_of_each_kind_takes(annotation, description, good, bad):
 def test_an_origin_that_is_no_file_is_named():
     with pytest.raises(UserError, match=r"^checkpoint 3: unknown key sede = 1; did you mean seed"):
         from_table({"sede": 1}, "checkpoint 3")
+
+
+def test_a_baseline_over_rows_needs_rows(tmp_path):
+    path = tmp_path / "one.toml"
+    path.write_text('[strategy]\nname = "score_function"\nbaseline = "batch"\n[training]\nbatch_rows = 1\n')
+    with pytest.raises(UserError, match=r"training\.batch_rows = 1 .* make it at least 2") as refused:
+        load(path)
+    assert "\n" not in str(refused.value)

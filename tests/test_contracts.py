@@ -31,8 +31,6 @@ CONFIG = ModelConfig(
 )
 VARIANTS: dict[str, Strategy] = {name: cls(bytes_per_token=3.0) for name, cls in STRATEGIES.items()} | {
     "score_function with history": ScoreFunction(history=4, bytes_per_token=3.0),
-    "score_function with reach": ScoreFunction(reach=0.5, baseline="batch", bytes_per_token=3.0),
-    "score_function with a value": ScoreFunction(baseline="value", bytes_per_token=3.0),
     "whitespace, plain": Whitespace(rule="whitespace"),
 }
 """A new strategy is under contract as soon as it stands in the table."""
@@ -68,8 +66,6 @@ def lively(strategy: Strategy) -> LanguageModel:
         for name, each in model.policy.named_parameters():
             if name.startswith("policy.linear"):
                 each.normal_(std=8)
-            elif name.startswith("value.outer"):
-                each.normal_()
         for head in (model.unet.head, model.unet.early_head):
             head.linear.weight.mul_(10)
     return model
@@ -293,11 +289,10 @@ def test_decisions_are_boolean_and_positions_integer(model, strategy, autocast, 
 # 8. The ends of lengths and rates
 
 
-@pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("length", [0, 1, 2, 3, WINDOW - 1, WINDOW, WINDOW + 1, 63, 64, 65])
-def test_every_length_can_be_learned_from(model, strategy, length, rows):
-    batch = crop(stack(*[row(ENGLISH * 2)] * rows), slice(length))
-    uniforms = draw_uniforms(0, 0, strategy.rollouts, rows, length, CPU)
+def test_every_length_can_be_learned_from(model, strategy, length):
+    batch = crop(stack(row(ENGLISH * 2, length=90), row(b"x", ENGLISH * 2)), slice(length))
+    uniforms = draw_uniforms(0, 0, strategy.rollouts, 2, length, CPU)
     loss, metrics = objective(model, strategy, batch, uniforms, 0.1)
     loss.backward()
     assert loss.isfinite()

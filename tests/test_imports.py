@@ -16,12 +16,12 @@ MODULES = sorted(
 )
 
 LAYERS = (
-    {"errors", "console", "types", "text"},
+    {"errors", "console", "types", "text", "threads"},
     {"rl", "model"},
     {"strategies"},
     {"config"},
     {"config_file", "data", "language_model"},
-    {"training", "evaluation", "generation", "inspect", "serve", "integrations"},
+    {"training", "evaluation", "generation", "inspect", "estimator_check", "serve", "integrations"},
     {"trained"},
     {"commands"},
     {"cli"},

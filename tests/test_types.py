@@ -51,7 +51,7 @@ def test_records_cannot_be_changed():
 def test_means_of_ragged_parts_combine_exactly():
     values = torch.randn(10, dtype=torch.float64).tolist()
     parts = [values[:1], values[1:4], values[4:]]
-    combined = sum((Mean(sum(part), len(part)) for part in parts), Mean(0.0, 0.0))
+    combined = sum((Mean(sum(part), float(len(part))) for part in parts), Mean(0.0, 0.0))
     assert combined.value == pytest.approx(sum(values) / 10)
     assert combined.count == 10
 

@@ -123,3 +123,11 @@ class RunConfig:
     strategy: Strategy = field(default_factory=ScoreFunction)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+
+    def __post_init__(self) -> None:
+        if self.training.batch_rows < self.strategy.least_rows:
+            raise ValueError(
+                f"training.batch_rows = {self.training.batch_rows} gives strategy.baseline = batch no other row to "
+                f"compare with, and so no signal; make it at least {self.strategy.least_rows}, or take "
+                "strategy.baseline = leave_one_out"
+            )

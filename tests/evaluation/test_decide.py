@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(scope="module")
 def batches(tiny_corpus):
-    return [batch for batch, _ in evaluation_batches(Corpus.open(tiny_corpus, "train"), 64, 8)][:3]
+    return [batch for batch, _ in evaluation_batches(Corpus.open(tiny_corpus, "train"), 32, 100)]
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_worked_by_hand():
     assert distribute(tokens, parts.segment_ids)[..., 0].tolist() == [[1, 1, 3, 3], [5, 5, 5, 5]]
 
 
-@pytest.mark.parametrize("length", [1, 15, 16, 17, 33])
+@pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 33])
 def test_a_boundary_everywhere_gives_every_byte_itself(length):
     parts = segments(torch.ones(2, length, dtype=torch.bool))
     hidden = torch.randn(2, length, 3)

@@ -28,7 +28,7 @@ TEXTS = (
     b"to be, or not",
     b"a b c d e f g",
     b"Thirteen byte",
-    b"\xff\xfe\x00 bytes..",
+    b"\xff\xfe\x00 and  more",
     b"the last one ",
     b"12345 789 123",
 )

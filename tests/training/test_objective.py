@@ -185,10 +185,16 @@ def test_a_boundary_that_is_known_to_be_bad_becomes_unlikely():
     assert train_bandit(ScoreFunction(**BANDIT), 60, worth=-1.0)[4] < 0.1
 
 
-def test_what_comes_too_late_for_the_discount_is_not_credited():
-    # The sixth target is two bytes ahead: gamma 0 never sees it.
-    probability = train_bandit(ScoreFunction(**{**BANDIT, "gamma": 0.0}), 60)
-    torch.testing.assert_close(probability, torch.full((9,), 0.5), rtol=0, atol=1e-3)
+@pytest.mark.parametrize("gamma", [0.0, 0.9])
+def test_what_a_boundary_buys_is_credited_as_far_as_the_discount_reaches(gamma):
+    # What the boundary at 4 buys comes at 6. Decisions up to 6 see it, those after it never do; with gamma 0, only 6.
+    strategy = ScoreFunction(**{**BANDIT, "gamma": gamma})
+    model, rows = Bandit(CONFIG, strategy), batch(1).rows(torch.zeros(32, dtype=torch.int64))
+    uniforms = draw_uniforms(0, 0, strategy.rollouts, 32, 9, CPU)
+    lived, _, _ = experience(model, strategy, rows, uniforms)
+    terms = strategy.loss(model.policy, lived, strategy.statistics(lived))
+    (gradient,) = torch.autograd.grad(terms.policy, lived.rollout.decision.logits)
+    assert set(gradient.abs().sum(0).gt(1e-6).nonzero()[:, 0].tolist()) == ({6} if gamma == 0 else set(range(1, 7)))
 
 
 def test_without_the_rate_term_every_byte_becomes_a_boundary():

@@ -72,14 +72,8 @@ def test_parts_give_the_gradients_and_metrics_of_the_whole(name, size, batch):
         assert value.abs().sum() > 0, parameter
         torch.testing.assert_close(found[parameter], value, rtol=1e-3, atol=1e-6 + 1e-4 * value.abs().max().item())
     assert found_metrics.keys() == metrics.keys()
-    parts = ROWS // size
     for each, value in metrics.items():
-        if each.endswith("_loss"):
-            # Loss terms add up; their count is the number of parts.
-            torch.testing.assert_close(found_metrics[each][0], value[0], rtol=1e-4, atol=1e-6)
-            assert (found_metrics[each][1], value[1]) == (parts, 1)
-        else:
-            torch.testing.assert_close(found_metrics[each], value, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(found_metrics[each], value, rtol=1e-4, atol=1e-5)
 
 
 def test_gradients_without_their_whole_statistics_differ(batch):

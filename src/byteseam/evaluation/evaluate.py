@@ -40,7 +40,7 @@ class Evaluation:
     """Free decisions per boundary; infinite without a boundary."""
     rate: float
     policy_entropy_nats: float
-    """Mean entropy of a decision; 0 for fixed rules."""
+    """Mean entropy of a decision; 0 for rules that are certain."""
     agreement: Agreement
     documents: int
     bytes_scored: int

@@ -129,6 +129,11 @@ class Strategy(ABC):
         return 1.0
 
     @property
+    def least_rows(self) -> int:
+        """How many rows a batch must have for the strategy to learn anything. Read once, with the configuration."""
+        return 1
+
+    @property
     def needs_returns(self) -> bool:
         """True if `statistics` must see the returns of every micro-batch before any of them is learned from."""
         return False

@@ -15,8 +15,8 @@ class BoundaryPolicy(nn.Module):
     """``V = W norm(X) + b`` in R^w a byte;  ``l_raw[i] = V[i][0] + sum_j V[i][j] a[i-j]``, j = 1..w-1;
     ``l = cap * tanh((l_raw / divisor + logit(rate)) / cap)``.
 
-    W and b start at zero, so every probability starts at the target rate. History never reaches into another
-    document. All in fp32, whatever the autocast type.
+    W and b start at zero, so every probability starts at the target rate, but for what the cap takes off.
+    History never reaches into another document. All in fp32, whatever the autocast type.
     """
 
     def __init__(self, width: int, window: int, rate: float, divisor: float, cap: float) -> None:

@@ -39,8 +39,9 @@ class ScoreFunction(Strategy):
     """``a[i] ~ Bernoulli(sigmoid(l[i]))``; the policy climbs ``E[sum_i advantage[i] * log pi(a[i])]``.
 
     ``reward[k] = early_nll[k] - nll[k]``; ``G[i] = sum_{k >= i} gamma^(k-i) reward[k]``;
-    ``advantage = G - baseline``. With ``gamma = 1`` every baseline here leaves the gradient unbiased; ``gamma < 1``
-    trades bias for variance by design. The rate is held by the same small push on every logit.
+    ``advantage = G - baseline``. With ``gamma = 1`` every baseline here leaves the gradient unbiased (``batch``
+    where another row reaches as far); ``gamma < 1`` trades bias for variance by design. The rate is held
+    by the same small push on every logit.
     """
 
     name: ClassVar[str] = "score_function"
@@ -63,7 +64,7 @@ class ScoreFunction(Strategy):
     samples: int = Field(default=4, ge=1, le=64)
     """K, segmentations drawn of the same text; only ``leave_one_out`` uses more than one."""
     sample_rows: float = Field(default=0.25, gt=0, le=1)
-    """Share of the rows that get K rollouts; the other rows train the language model alone."""
+    """Share of the rows that get K rollouts; the others train the language model and hold the rate."""
     policy_weight: Schedule = 1.0
     rate_weight: Schedule = 1.0
     random_fraction: float = Field(default=0.0, ge=0, lt=1)
@@ -89,6 +90,11 @@ class ScoreFunction(Strategy):
     @property
     def rollout_rows(self) -> float:
         return self.sample_rows if self.baseline == "leave_one_out" else 1.0
+
+    @property
+    def least_rows(self) -> int:
+        # With one row there is no other to compare it with: every advantage would be 0.
+        return 2 if self.baseline == "batch" else 1
 
     @property
     def needs_returns(self) -> bool:

@@ -23,7 +23,7 @@ def processor_name() -> str:
 
 
 def describe_environment(precision: Precision, corpus: dict[str, Any]) -> dict[str, Any]:
-    """Versions, processor, arithmetic and the corpus's own summary; no names of users or machines."""
+    """Versions, processor, arithmetic and the corpus's own summary, its source as it was given."""
     return {
         "byteseam": byteseam.__version__,
         "python": platform.python_version(),

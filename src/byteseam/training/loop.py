@@ -24,7 +24,7 @@ from byteseam.language_model import LanguageModel
 from byteseam.strategies import Strategy
 from byteseam.training.checkpoint import State, checkpoints_of, prune_checkpoints, save_checkpoint
 from byteseam.training.metrics import Window, peak_memory_bytes
-from byteseam.training.objective import Metrics, draw_uniforms
+from byteseam.training.objective import LOSS_TERMS, Metrics, draw_uniforms
 from byteseam.training.optimiser import (
     Optimiser,
     clip,
@@ -37,8 +37,6 @@ from byteseam.training.precision import Precision
 from byteseam.training.run import Run, append_json
 from byteseam.training.step import accumulate_gradients
 from byteseam.types import Batch
-
-LOSSES = ("nll_loss", "early_loss", "policy_loss", "rate_loss", "auxiliary_loss")
 
 
 class Listener:
@@ -145,7 +143,7 @@ class Trainer:
 
     def refuse_non_finite(self, metrics: Metrics) -> None:
         """Stop before a broken update is applied, naming what broke."""
-        names = [*LOSSES, *(name for name in ("gradient_norm", "policy_gradient_norm") if name in metrics)]
+        names = [*LOSS_TERMS, *(name for name in ("gradient_norm", "policy_gradient_norm") if name in metrics)]
         finite = torch.isfinite(torch.stack([metrics[name][0].float().cpu() for name in names]))
         if not bool(finite.all()):
             broken = next(name for name, good in zip(names, finite.tolist(), strict=True) if not good)

@@ -8,6 +8,9 @@ from byteseam.language_model import LanguageModel, further_rollouts
 from byteseam.strategies import Experience, Statistics, Strategy
 from byteseam.types import DOCUMENT_MARK, Batch, Encoded, Rollout, total_and_count
 
+LOSS_TERMS = ("nll_loss", "early_loss", "policy_loss", "rate_loss", "auxiliary_loss")
+"""What the objective is the sum of; the parts of a batch add up to the whole batch's."""
+
 Metrics = dict[str, Tensor]
 """name -> tensor [2] of (total, count)."""
 
@@ -72,13 +75,8 @@ def objective(
             statistics = strategy.statistics(lived)
     terms = strategy.loss(model.policy, lived, statistics)
     targets = statistics.targets.clamp(min=1)
-    parts = {
-        "nll_loss": rollout.nll.sum() / targets,
-        "early_loss": early_exit_weight * early_nll.sum() / targets,
-        "policy_loss": terms.policy,
-        "rate_loss": terms.rate,
-        "auxiliary_loss": terms.auxiliary,
-    }
+    nll_loss, early_loss = rollout.nll.sum() / targets, early_exit_weight * early_nll.sum() / targets
+    parts = dict(zip(LOSS_TERMS, (nll_loss, early_loss, terms.policy, terms.rate, terms.auxiliary), strict=True))
     loss = torch.stack(list(parts.values())).sum()
     return loss, terms.metrics | report(batch, lived, parts)
 

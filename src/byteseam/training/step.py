@@ -7,7 +7,7 @@ from torch import Tensor
 from byteseam.config import TrainingConfig
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import Experience, Statistics, Strategy
-from byteseam.training.objective import Metrics, experience, learning_rows, objective
+from byteseam.training.objective import LOSS_TERMS, Metrics, experience, learning_rows, objective
 from byteseam.training.precision import Precision
 from byteseam.types import Batch, Rollout
 
@@ -55,6 +55,9 @@ def accumulate_gradients(
             )
         loss.backward()
         add_metrics(metrics, own_metrics)
+    for name in LOSS_TERMS:
+        # Parts of one loss: they have been added up, and the step counts once.
+        metrics[name] = torch.stack((metrics[name][0], torch.ones_like(metrics[name][0])))
     return metrics
 
 
