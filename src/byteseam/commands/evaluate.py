@@ -73,16 +73,22 @@ def run(args: argparse.Namespace) -> int:
         answer = {"run": str(args.run), "step": trained.state.step, "decide": mode, "threshold": threshold}
         stdout_json(answer | evaluation.to_dict() | {"warning": warning})
     else:
-        print("\n".join(report_lines(evaluation, trained.strategy)))
+        print("\n".join(report_lines(evaluation, args.bytes_per_token or target_of(trained.strategy))))
     if warning:
         notice(f"note: {warning}")
     return 0
 
 
-def report_lines(evaluation: "Evaluation", strategy: "Strategy") -> list[str]:
+def target_of(strategy: "Strategy") -> float | None:
+    """The bytes per token that a strategy steers to; None for rules, whose rate is what the text makes of it."""
+    return strategy.bytes_per_token if strategy.learned or strategy.random else None
+
+
+def report_lines(evaluation: "Evaluation", target_bytes_per_token: float | None) -> list[str]:
     """An evaluation for people."""
     interval = evaluation.interval
     spread = f"  (95 % over documents: {interval.low:.3f} to {interval.high:.3f})" if interval else ""
+    target = f"  (target {target_bytes_per_token:.2f})" if target_bytes_per_token else ""
     share = evaluation.agreement.values()
 
     def percent(name: str) -> str:
@@ -92,8 +98,7 @@ def report_lines(evaluation: "Evaluation", strategy: "Strategy") -> list[str]:
     lines = [
         f"bits per byte       {evaluation.bits_per_byte:.3f}{spread}",
         f"early exit          {evaluation.early_bits_per_byte:.3f}",
-        f"bytes per token     {evaluation.bytes_per_token:.2f}"
-        + (f"  (target {strategy.bytes_per_token:.2f})" if strategy.learned or strategy.random else ""),
+        f"bytes per token     {evaluation.bytes_per_token:.2f}{target}",
         f"white space that is a boundary     {percent('whitespace_boundary_share')}",
         f"word ends that carry a boundary    {percent('word_end_share')}  (on the last byte or the space after it)",
         f"boundaries on white space          {percent('boundary_whitespace_share')}",

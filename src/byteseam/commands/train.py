@@ -79,10 +79,10 @@ def finish(trainer: "Trainer", watcher: Any, *, as_json: bool) -> int:
 
 def summary_lines(trainer: "Trainer", evaluation: "Evaluation") -> list[str]:
     """What a finished training has to say."""
-    from byteseam.commands.evaluate import report_lines
+    from byteseam.commands.evaluate import report_lines, target_of
 
     seen = trainer.batches.epoch(trainer.state.step, trainer.config.training.batch_rows)
-    lines = report_lines(evaluation, trainer.config.strategy)
+    lines = report_lines(evaluation, target_of(trainer.config.strategy))
     lines.append(
         f"read                {trainer.state.bytes_seen:,} bytes ({seen:.2f} times the corpus) "
         f"in {trainer.state.seconds:,.0f} s"
