@@ -289,9 +289,9 @@ def test_decisions_are_boolean_and_positions_integer(model, strategy, autocast, 
 # 8. The ends of lengths and rates
 
 
-@pytest.mark.parametrize("length", [0, 1, 2, 3, WINDOW - 1, WINDOW, WINDOW + 1, 63, 64, 65])
+@pytest.mark.parametrize("length", [0, 1, 2, WINDOW - 1, WINDOW, WINDOW + 1, 64, 65])
 def test_every_length_can_be_learned_from(model, strategy, length):
-    batch = crop(stack(row(ENGLISH * 2, length=90), row(b"x", ENGLISH * 2)), slice(length))
+    batch = crop(stack(row(ENGLISH * 2, length=90), row(b"x", ENGLISH * 2, length=90)), slice(length))
     uniforms = draw_uniforms(0, 0, strategy.rollouts, 2, length, CPU)
     loss, metrics = objective(model, strategy, batch, uniforms, 0.1)
     loss.backward()

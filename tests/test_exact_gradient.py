@@ -272,7 +272,7 @@ def test_samples_agree_within_their_error(name, gamma):
     same = [text_row(TEN)] if strategy.baseline != "batch" else [text_row(TEN)] * 4
     model, tables = prepare(strategy, same[0])
     tables = tables * len(same)
-    draws = 600 if strategy.baseline == "batch" else 20_000
+    draws = 300 if strategy.baseline == "batch" else 20_000
     samples = sampled_estimates(model.policy, strategy, tables, draws, torch.Generator().manual_seed(5))
     aim, true = (exact_gradient(model.policy, tables[0], each) for each in (gamma, 1.0))
     assert largest_z(samples, aim) < 4.5
@@ -284,7 +284,7 @@ def test_samples_agree_within_their_error(name, gamma):
 def test_samples_of_several_texts_agree_each_with_its_own():
     strategy = ESTIMATORS["batch"]
     model, tables = prepare(strategy, text_row(EIGHT), text_row(OTHER_EIGHT), text_row(b"        "))
-    samples = sampled_estimates(model.policy, strategy, tables, 600, torch.Generator().manual_seed(6))
+    samples = sampled_estimates(model.policy, strategy, tables, 300, torch.Generator().manual_seed(6))
     expected = torch.stack([exact_gradient(model.policy, table) for table in tables])
     assert largest_z(samples, expected) < 4.5
     assert largest_z(samples, expected.roll(1, 0)) > 6

@@ -14,6 +14,7 @@ from byteseam.language_model import LanguageModel
 from byteseam.training import loop
 from byteseam.training.checkpoint import checkpoints_of, load_model, load_optimiser
 from byteseam.training.loop import Listener, due, evaluate_corpus, finite, stop_requests
+from byteseam.training.objective import LOSS_TERMS
 from byteseam.training.optimiser import build_optimiser
 from byteseam.training.run import read_jsonl
 from byteseam.training.start import resume_run, start_run
@@ -130,7 +131,7 @@ def loadable(trainer, checkpoint):
     return model
 
 
-@pytest.mark.parametrize("term", loop.LOSSES)
+@pytest.mark.parametrize("term", LOSS_TERMS)
 def test_a_loss_that_breaks_stops_the_run(trainer_of, monkeypatch, term):
     """At the third step; all that was learned in two is kept, and nothing of the third is."""
     whole, before = loop.accumulate_gradients, []

@@ -34,7 +34,7 @@ class Uniform(Strategy):
         place = (document_positions(batch.document_ids) - 1) % BLOCK_BYTES
         quota = round(self.rate * BLOCK_BYTES)
         boundary = starts.clone()
-        left = torch.full_like(place[:, 0], quota)
+        left = place.new_full(place.shape[:1], quota)
         for index in range(uniforms.shape[1]):
             left = left.where(place[:, index] != 0, quota)
             drawn = uniforms[:, index] * (BLOCK_BYTES - place[:, index]) < left
