@@ -15,6 +15,7 @@ from torch import Tensor
 
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import Experience, ScoreFunction
+from byteseam.strategies.base import resolved
 from byteseam.strategies.policy import BoundaryPolicy
 from byteseam.strategies.score_function import Learned
 from byteseam.types import Batch, Decision, Encoded, Rollout
@@ -145,7 +146,7 @@ def estimates(
     terms = strategy.loss(policy, experience, statistics)
     (gradient,) = torch.autograd.grad(terms.policy, taps)
     # The loss is minus a weighted mean over decisions and rollouts; undone here.
-    weight = float(strategy.policy_weight)  # type: ignore[arg-type]
+    weight = resolved(strategy.policy_weight)
     return gradient * (-statistics.policy_decisions / (weight * len(drawn)))
 
 

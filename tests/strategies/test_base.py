@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from byteseam.strategies import STRATEGIES, ScoreFunction, Statistics, Strategy, Uniform, Whitespace
-from byteseam.strategies.base import LOGIT_OF_CERTAINTY, at_progress, fixed_decision, log_odds
+from byteseam.strategies.base import LOGIT_OF_CERTAINTY, at_progress, fixed_decision, log_odds, resolved
 
 POINTS = ((0.0, 1.0), (0.5, 3.0), (0.75, 0.0))
 
@@ -115,3 +115,9 @@ def test_statistics_add_up():
     assert two.probability.tolist() == [6, 9]
     assert two.policy_decisions == 12
     assert torch.equal(two.returns, 3 * torch.ones(2, 3))
+
+
+def test_a_schedule_that_is_not_resolved_is_refused():
+    assert resolved(0.25) == 0.25
+    with pytest.raises(TypeError, match=r"strategy\.at"):
+        resolved(((0.0, 0.0), (1.0, 1.0)))

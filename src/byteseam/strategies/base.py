@@ -58,6 +58,17 @@ def at_progress(schedule: Schedule, progress: float) -> float:
     return before[1]
 
 
+def resolved(schedule: Schedule) -> float:
+    """A schedule that `Strategy.at` has turned into a number.
+
+    Raises:
+        TypeError: if it has not.
+    """
+    if isinstance(schedule, tuple):
+        raise TypeError("the schedule still has points; take the strategy at a moment, strategy.at(progress)")
+    return schedule
+
+
 @plain_dataclass(frozen=True, slots=True)
 class Statistics:
     """Sums over the whole effective batch (all micro-batches and ranks): losses are means over it, not over a part."""

@@ -19,7 +19,7 @@ from byteseam.rl.losses import (
 )
 from byteseam.rl.returns import continues, discounted_returns
 from byteseam.rl.rewards import early_exit_reward, likelihood_reward
-from byteseam.strategies.base import EXACT, Experience, Schedule, ShareSchedule, Statistics, Strategy
+from byteseam.strategies.base import EXACT, Experience, Schedule, ShareSchedule, Statistics, Strategy, resolved
 from byteseam.strategies.policy import BoundaryPolicy
 from byteseam.strategies.value import ValueHead
 from byteseam.types import Batch, Decision, Encoded, LossTerms, total_and_count
@@ -111,7 +111,7 @@ class ScoreFunction(Strategy):
     def decide(self, policy: nn.Module, encoded: Encoded, batch: Batch, uniforms: Float[Tensor, "B L"]) -> Decision:
         """Bernoulli draws from the policy's probabilities."""
         assert isinstance(policy, Learned)
-        reach = float(self.reach)  # type: ignore[arg-type]  # `at` has resolved the schedule
+        reach = resolved(self.reach)
         hidden = encoded.hidden
         if reach < 1:
             hidden = hidden.detach() if reach == 0 else torch.lerp(hidden.detach(), hidden, reach)
@@ -122,7 +122,7 @@ class ScoreFunction(Strategy):
     ) -> Float[Tensor, "*K B L"]:
         """Discounted returns, nats."""
         reward = early_exit_reward(nll, early_nll) if self.early_exit else likelihood_reward(nll)
-        return discounted_returns(reward, float(self.gamma), continues(document_ids))  # type: ignore[arg-type]
+        return discounted_returns(reward, resolved(self.gamma), continues(document_ids))
 
     def statistics(self, experience: Experience) -> Statistics:
         """Adds the number of decisions learned from and, for the batch-relative baseline, the mean returns."""
@@ -147,8 +147,8 @@ class ScoreFunction(Strategy):
         if self.learning and len(experience.rows):
             policy_term, value_term = self.policy_terms(policy, experience, statistics, metrics)
         return LossTerms(
-            policy=float(self.policy_weight) * policy_term,  # type: ignore[arg-type]
-            rate=float(self.rate_weight) * rate,  # type: ignore[arg-type]
+            policy=resolved(self.policy_weight) * policy_term,
+            rate=resolved(self.rate_weight) * rate,
             auxiliary=value_term,
             metrics=metrics,
         )
@@ -176,7 +176,7 @@ class ScoreFunction(Strategy):
         elif self.baseline == "value":
             assert policy.value is not None
             hidden = experience.encoded.hidden[rows]
-            predicted = policy.value(hidden, early, boundary[0], document_ids, float(self.gamma))  # type: ignore[arg-type]
+            predicted = policy.value(hidden, early, boundary[0], document_ids, resolved(self.gamma))
             error = (predicted - returns[0]).square()
             value_loss = masked_mean(error, free[0], statistics.policy_decisions)
             baseline = predicted.detach()[None]
