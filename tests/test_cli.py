@@ -238,7 +238,10 @@ def test_the_command_decides_the_exit_code(python):
 
 
 def test_interrupting_exits_with_130_and_one_line(python):
-    done = python("-c", PROCESS.format(body="import os, signal; os.kill(os.getpid(), signal.SIGINT)"))
+    # A shell that starts us in the background has SIGINT ignored, and so would we.
+    handled = "signal.signal(signal.SIGINT, signal.default_int_handler)"
+    body = f"import os, signal; {handled}; os.kill(os.getpid(), signal.SIGINT)"
+    done = python("-c", PROCESS.format(body=body))
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "byteseam: interrupted\n")
 
 

@@ -107,6 +107,17 @@ def test_tokens_carry_what_the_window_cannot_reach():
 
 
 @torch.no_grad()
+def test_tokens_are_added_to_what_the_bytes_say_themselves():
+    model, batch, boundary = lively(), random_batch(2, 16), random_boundary(2, 16)
+    hidden = model.encode(batch).hidden
+    found = model.decode(hidden, batch.document_ids, boundary)
+    model.token_norm.weight.zero_()
+    without = model.head(model.decoder(hidden, *model.byte_context(batch.document_ids)))
+    assert torch.equal(model.decode(hidden, batch.document_ids, boundary), without)
+    assert not torch.allclose(found, without, atol=0.1)
+
+
+@torch.no_grad()
 def test_early_exit_logits_never_saw_a_boundary():
     model, batch = lively(), random_batch(2, 16)
     encoded = model.encode(batch)
