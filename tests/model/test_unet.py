@@ -219,3 +219,14 @@ def test_tokens_come_in_buckets():
         boundary = torch.arange(40)[None] < tokens
         model.decode(torch.randn(1, 40, 16), torch.zeros(1, 40, dtype=torch.int64), boundary)
     assert sizes == [BUCKET, BUCKET, BUCKET, 2 * BUCKET, 3 * BUCKET]
+
+
+@torch.no_grad()
+def test_heads_are_fp32_whatever_the_autocast_type():
+    model, hidden = lively(), torch.randn(2, 5, lively().config.width)
+    for head in (model.head, model.early_head):
+        expected = head(hidden)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = head(hidden)
+        assert found.dtype == torch.float32
+        assert torch.equal(found, expected)

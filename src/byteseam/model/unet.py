@@ -38,7 +38,9 @@ class Head(nn.Module):
         self.linear = nn.Linear(width, VOCABULARY)
 
     def forward(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L V"]:
-        return self.linear(self.norm(hidden)).float()
+        # Rewards are small differences of these losses: bf16 logits would round them away.
+        with torch.autocast(hidden.device.type, enabled=False):
+            return self.linear(self.norm(hidden))
 
 
 class Stack(nn.ModuleList):
