@@ -40,8 +40,8 @@ def main() -> None:
     )
     for run in sorted(path.parent for path in Path(sys.argv[1]).glob("*/metrics.jsonl")):
         train, evaluations = read(run)
-        if not evaluations or not train:
-            continue
+        if not evaluations or not train or run.name.count("-") < 2:
+            continue  # not (yet) a run of the series: CORPUS-STRATEGY-SEED
         corpus, strategy, _ = run.name.rsplit("-", 2)
         groups[corpus, strategy].append(evaluations)
         marks = [min(evaluations, key=lambda line: abs(line["bytes_seen"] - mark)) for mark in (0.5e6, 1e6, 9e9)]

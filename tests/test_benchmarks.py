@@ -1,0 +1,25 @@
+"""The scripts behind docs/results.md that are quick enough to run."""
+
+import shutil
+from pathlib import Path
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def test_the_table_holds_the_runs_of_the_series_and_passes_over_others(python, tiny_run, tmp_path):
+    for name in ("prose-leave_one_out-0", "prose-leave_one_out-1", "demo"):
+        shutil.copytree(tiny_run, tmp_path / name)
+    (tmp_path / "prose-paper-0").mkdir()
+    done = python(str(BENCHMARKS / "estimator_table.py"), str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    rows = [line.split(" | ")[0].removeprefix("| ") for line in done.stdout.splitlines() if line.startswith("| prose")]
+    assert rows == ["prose-leave_one_out-0", "prose-leave_one_out-1", "prose"]
+    assert "demo" not in done.stdout
+
+
+def test_steps_of_every_length_are_timed(python, tiny_toml):
+    done = python(str(BENCHMARKS / "step_time.py"), "--config", str(tiny_toml), "--repeats", "1")
+    assert done.returncode == 0, done.stderr
+    assert [line.split(" | ")[0] for line in done.stdout.splitlines() if " x " in line] == [
+        f"| {8192 // length} x {length}" for length in (256, 512, 1024, 2048, 4096, 8192)
+    ]
