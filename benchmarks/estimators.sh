@@ -4,16 +4,21 @@
 #   benchmarks/estimators.sh OUT          two runs side by side, one thread each; about an hour on two cores
 #   python benchmarks/estimator_table.py OUT
 #
-# A run that exists is not done again, so an interrupted series goes on where it stopped.
+# A finished run is not done again and one that was interrupted is resumed, so the series goes on where it stopped.
 set -euo pipefail
 out=${1:?usage: benchmarks/estimators.sh OUT}
 mkdir -p "$out"
 
 one() { # NAME [overrides]
   local name=$1; shift
-  [ -d "$out/$name" ] || byteseam train configs/laptop.toml --out "$out/$name" --quiet --json \
-    --training.threads 1 --training.total_bytes 1.5e6 --training.evaluate_every_bytes 0.25e6 \
-    --evaluation.max_bytes 60e3 "$@" > "$out/$name.json"
+  if grep -qs '"finished": true' "$out/$name.json"; then return; fi
+  if [ -d "$out/$name" ]; then
+    byteseam train --resume "$out/$name" --quiet --json > "$out/$name.json"
+  else
+    byteseam train configs/laptop.toml --out "$out/$name" --quiet --json \
+      --training.threads 1 --training.total_bytes 1.5e6 --training.evaluate_every_bytes 0.25e6 \
+      --evaluation.max_bytes 60e3 "$@" > "$out/$name.json"
+  fi
 }
 
 for corpus in gutenberg python-stdlib; do

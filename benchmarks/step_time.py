@@ -10,20 +10,16 @@ import argparse
 import statistics
 import time
 
-from byteseam.threads import calm_threads
+import torch
 
-calm_threads()
-
-import torch  # noqa: E402
-
-from byteseam.config import RunConfig  # noqa: E402
-from byteseam.config_file import load  # noqa: E402
-from byteseam.language_model import LanguageModel  # noqa: E402
-from byteseam.training.objective import draw_uniforms  # noqa: E402
-from byteseam.training.optimiser import Optimiser, build_optimiser  # noqa: E402
-from byteseam.training.precision import choose_precision  # noqa: E402
-from byteseam.training.step import accumulate_gradients  # noqa: E402
-from byteseam.types import Batch  # noqa: E402
+from byteseam.config import RunConfig
+from byteseam.config_file import load
+from byteseam.language_model import LanguageModel
+from byteseam.training.objective import draw_uniforms
+from byteseam.training.optimiser import Optimiser, build_optimiser
+from byteseam.training.precision import choose_precision
+from byteseam.training.step import accumulate_gradients
+from byteseam.types import Batch
 
 
 class Setting:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pydantic import Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from byteseam import config_file
 from byteseam.config import DataConfig, EvaluationConfig, ModelConfig, RunConfig, TrainingConfig
 from byteseam.config_file import dump, from_table, load
+from byteseam.config_values import kind_of
 from byteseam.errors import UserError
 from byteseam.strategies import STRATEGIES
 
@@ -345,7 +345,7 @@ def test_a_file_that_cannot_be_read(tmp_path):
     ],
 )
 def test_what_a_field_of_each_kind_takes(annotation, description, good, bad):
-    kind = config_file._kind_of(FieldInfo.from_annotation(annotation))
+    kind = kind_of(FieldInfo.from_annotation(annotation))
     assert kind.description() == description
     assert [value for value in good if not kind.accepts(value)] == []
     assert [value for value in bad if kind.accepts(value)] == []

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny import TINY_MODEL
 from torch import Tensor
 
-from byteseam.config import ModelConfig
 from byteseam.estimator_check import (
     Enumeration,
     enumerate_segmentations,
@@ -25,16 +25,6 @@ from byteseam.strategies import ScoreFunction, score_function, value
 from byteseam.training.objective import draw_uniforms, objective
 from byteseam.types import DOCUMENT_MARK, Batch, Encoded
 
-CONFIG = ModelConfig(
-    width=16,
-    heads=2,
-    encoder_layers=1,
-    token_layers=1,
-    decoder_layers=1,
-    byte_mlp_width=16,
-    token_mlp_width=16,
-    window=4,
-)
 EIGHT, OTHER_EIGHT, TEN = b"to be or", b"a cat sa", b"not to be "
 
 
@@ -50,7 +40,7 @@ def text_row(*documents: bytes) -> Batch:
 def lively(strategy: ScoreFunction) -> LanguageModel:
     """A model to which boundaries matter and a policy with opinions: at the start neither has any."""
     torch.manual_seed(3)
-    model = LanguageModel(CONFIG, strategy)
+    model = LanguageModel(TINY_MODEL, strategy)
     with torch.no_grad():
         for head in (model.unet.head, model.unet.early_head):
             head.linear.weight.mul_(10)
@@ -198,7 +188,7 @@ def paid_by_the_boundary(share: float, length: int) -> Enumeration:
     boundary[:, 1:] = (number[:, None] >> torch.arange(length - 1) & 1).bool()
     worth = share / torch.arange(1, length + 1, dtype=torch.float64)
     nll = 9 - (boundary * worth).cumsum(1)
-    hidden = torch.zeros(1, length, CONFIG.width)
+    hidden = torch.zeros(1, length, TINY_MODEL.width)
     taps = torch.linspace(-1, 1, length, dtype=torch.float64)[:, None]
     free = torch.arange(length)[None] > 0
     early_nll = torch.full((1, length), 5.0, dtype=torch.float64)
@@ -210,7 +200,7 @@ def paid_by_the_boundary(share: float, length: int) -> Enumeration:
 def test_discounting_shrinks_the_gradient_by_a_geometric_series(gamma, baseline):
     # At the decision i, worth w a byte: w p (1 - p) for each of the L - i bytes it pays for, discounted.
     strategy = setting(gamma=gamma, baseline=baseline, samples=2, logit_divisor=1.0, logit_cap=1e6)
-    table, policy = paid_by_the_boundary(0.3, 7), LanguageModel(CONFIG, strategy).policy
+    table, policy = paid_by_the_boundary(0.3, 7), LanguageModel(TINY_MODEL, strategy).policy
     p = torch.sigmoid(table.taps[:, 0])  # at a target rate of one half, logits are the taps
     place = torch.arange(7)
     worth, slope = 0.3 / (place + 1.0).double(), p * (1 - p)

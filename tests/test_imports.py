@@ -16,7 +16,7 @@ MODULES = sorted(
 )
 
 LAYERS = (
-    {"errors", "console", "types", "text", "threads"},
+    {"config_values", "console", "errors", "text", "threads", "types"},
     {"rl", "model"},
     {"strategies"},
     {"config"},

@@ -1,22 +1,11 @@
 import pytest
 import torch
+from tiny import TINY_MODEL
 
-from byteseam.config import ModelConfig
 from byteseam.evaluation.segment import text_batch
 from byteseam.language_model import LanguageModel, further_rollouts
 from byteseam.strategies import ScoreFunction
 from byteseam.types import Batch
-
-CONFIG = ModelConfig(
-    width=16,
-    heads=2,
-    encoder_layers=1,
-    token_layers=1,
-    decoder_layers=1,
-    byte_mlp_width=16,
-    token_mlp_width=16,
-    window=4,
-)
 
 
 @pytest.fixture(params=[1, 4], ids=["history 1", "history 4"])
@@ -26,7 +15,7 @@ def strategy(request) -> ScoreFunction:
 
 @pytest.fixture
 def model(strategy) -> LanguageModel:
-    model = LanguageModel(CONFIG, strategy)
+    model = LanguageModel(TINY_MODEL, strategy)
     with torch.no_grad():
         model.policy.policy.linear.weight.normal_(std=8)
         model.policy.policy.linear.bias.normal_(std=8)
@@ -87,7 +76,7 @@ def test_further_rollouts_leave_the_encoder_and_gradients_alone(model, strategy,
 
 
 def test_what_a_strategy_learns_is_among_the_parameters():
-    names = {name for name, _ in LanguageModel(CONFIG, ScoreFunction(baseline="value")).named_parameters()}
+    names = {name for name, _ in LanguageModel(TINY_MODEL, ScoreFunction(baseline="value")).named_parameters()}
     assert {"policy.policy.linear.weight", "policy.value.outer.weight", "unet.head.linear.weight"} <= names
-    names = {name for name, _ in LanguageModel(CONFIG, ScoreFunction()).named_parameters()}
+    names = {name for name, _ in LanguageModel(TINY_MODEL, ScoreFunction()).named_parameters()}
     assert not any(name.startswith("policy.value") for name in names)

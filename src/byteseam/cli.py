@@ -45,6 +45,7 @@ _OS_ERRORS = {
     errno.EDQUOT: "the disk quota is used up; free some space, or write elsewhere",
     errno.EACCES: "permission denied; check who may read and write there, or use another place",
     errno.EPERM: "the operation is not permitted there; use another place",
+    errno.ENAMETOOLONG: "the name is too long for the system; use a shorter one",
     errno.EROFS: "the file system is read-only; write elsewhere",
 }
 

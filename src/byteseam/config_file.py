@@ -5,20 +5,18 @@ Every mistake is one `UserError` that names the file (or "override"), the key, t
 
 import dataclasses
 import difflib
-import json
-import math
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from byteseam.config import RunConfig
+from byteseam.config_values import Kind, is_text, kind_of, toml_text
 from byteseam.errors import UserError
 from byteseam.strategies import STRATEGIES
 
@@ -63,15 +61,15 @@ def dump(config: RunConfig) -> str:
     for name in _fields(RunConfig):
         part = getattr(config, name)
         if not dataclasses.is_dataclass(part):
-            tables[""].append(f"{name} = {_toml(part)}")
+            tables[""].append(f"{name} = {toml_text(part)}")
             continue
         tables[name] = [f"[{name}]"]
         if name == "strategy":
-            tables[name].append(f"name = {_toml(_name(type(part)))}")
+            tables[name].append(f"name = {toml_text(_name(type(part)))}")
         for key, info in _fields(type(part)).items():
             value = getattr(part, key)
             if value is not None:
-                tables[name].append(f"{key} = {_toml(value)}")
+                tables[name].append(f"{key} = {toml_text(value)}")
             elif info.get_default(call_default_factory=True) is not None:
                 tables[name].append(f'{key} = "none"')
     return "\n\n".join("\n".join(lines) for lines in tables.values()) + "\n"
@@ -175,7 +173,7 @@ def _construct(
 ) -> Any:
     fields = _fields(cls)
     given = {key: setting for (place, key), setting in settings.items() if place == table and key in fields}
-    values = {key: _value(_dotted((table, key)), setting, _kind_of(fields[key])) for key, setting in given.items()}
+    values = {key: _value(_dotted((table, key)), setting, kind_of(fields[key])) for key, setting in given.items()}
     try:
         return cls(**values, **(parts or {}))
     except ValidationError as error:
@@ -185,12 +183,10 @@ def _construct(
     message = str(cause) if cause is not None else _lower(first["msg"])
     if key in given:
         if first["type"] in _DESCRIBED or first["type"].endswith(("_type", "_parsing")):
-            _refuse(_dotted((table, key)), given[key], _kind_of(fields[key]))
+            _refuse(_dotted((table, key)), given[key], kind_of(fields[key]))
         raise UserError(f"{given[key].origin}: {_dotted((table, key))} = {_shown(given[key].value)}: {message}")
     if first["type"] == "missing" and key in fields:
-        raise UserError(
-            f"{origin}: {_dotted((table, key))} is missing; set it to {_kind_of(fields[key]).description()}"
-        )
+        raise UserError(f"{origin}: {_dotted((table, key))} is missing; set it to {kind_of(fields[key]).description()}")
     if any(setting.origin != origin for setting in given.values()):
         origin += " with overrides"
     raise UserError(f"{origin}: {f'[{table}] ' if table else ''}{message}")
@@ -213,7 +209,7 @@ def _strategy(settings: Mapping[Key, _Setting]) -> Any:
     setting = settings.get(_STRATEGY_NAME)
     if setting is None:
         return _tables()["strategy"]
-    names = _Kind(choices=tuple(STRATEGIES))
+    names = Kind(choices=tuple(STRATEGIES))
     return STRATEGIES[str(_value("strategy.name", setting, names))]
 
 
@@ -224,7 +220,7 @@ def _unknown(key: Key, setting: _Setting, known: Iterable[Key], strategy: str) -
     if near:
         hint = f"did you mean {near}?"
     elif table == "strategy":
-        hint = f"the strategy {_toml(strategy)} has {', '.join(siblings)}"
+        hint = f"the strategy {toml_text(strategy)} has {', '.join(siblings)}"
     elif table in _tables():
         hint = f"[{table}] has {', '.join(siblings)}"
     else:
@@ -234,105 +230,7 @@ def _unknown(key: Key, setting: _Setting, known: Iterable[Key], strategy: str) -
     raise UserError(f"{setting.origin}: unknown key {_dotted(key)} = {_shown(setting.value)}; {hint}")
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """What a key may hold, from its annotation and its bounds."""
-
-    types: tuple[type, ...] = ()
-    choices: tuple[Any, ...] = ()
-    items: "_Kind | None" = None
-    size: int | None = None
-    """How many items, where that is fixed."""
-    nullable: bool = False
-    bounds: tuple[str, ...] = ()
-    opaque: bool = False
-    """An annotation unknown here; pydantic alone judges."""
-
-    def __or__(self, other: "_Kind") -> "_Kind":
-        return _Kind(
-            self.types + other.types,
-            self.choices + other.choices,
-            self.items or other.items,
-            self.size or other.size,
-            self.nullable or other.nullable,
-            self.bounds + other.bounds,
-            self.opaque or other.opaque,
-        )
-
-    def takes_text(self) -> bool:
-        return str in self.types or any(map(_is_text, self.choices))
-
-    def takes_numbers(self) -> bool:
-        return int in self.types or float in self.types
-
-    def accepts(self, value: object) -> bool:
-        if self.opaque or any(type(choice) is type(value) and choice == value for choice in self.choices):
-            return True
-        match value:
-            case bool():
-                return bool in self.types
-            case int():
-                return self.takes_numbers()
-            case float():
-                return math.isfinite(value) and (float in self.types or (int in self.types and value.is_integer()))
-            case str():
-                return str in self.types and _is_utf8(value)
-            case list() | tuple():
-                fits = self.size in (None, len(value))
-                return self.items is not None and fits and all(map(self.items.accepts, value))
-        return value is None and self.nullable
-
-    def description(self) -> str:
-        nouns = []
-        if self.choices:
-            nouns.append(("one of " if len(self.choices) > 1 else "") + ", ".join(map(_toml, self.choices)))
-        if bool in self.types:
-            nouns.append("true or false")
-        if self.takes_numbers():
-            bounds = " and ".join(self.bounds)
-            noun = "a finite number" if float in self.types else "a whole number"
-            nouns.append(f"{noun}{' of' if bounds.startswith('at ') else ''} {bounds}".rstrip())
-        if str in self.types:
-            nouns.append("text")
-        if self.items is not None:
-            size = f" of {self.size}" if self.size else ""
-            nouns.append(f"a list{size}, each item {self.items.description()}")
-        if self.nullable:
-            nouns.append('"none"')
-        return " or ".join(nouns) or "something else"
-
-
-def _kind_of(info: FieldInfo) -> _Kind:
-    return _kind(info.annotation, info.metadata)
-
-
-def _kind(annotation: Any, metadata: Iterable[Any] = ()) -> _Kind:
-    words = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-    parts = [inner for part in metadata for inner in (part.metadata if isinstance(part, FieldInfo) else [part])]
-    found = [(word, getattr(part, name, None)) for part in parts for name, word in words.items()]
-    bounds = _Kind(
-        bounds=tuple(f"{word} {_toml(bound).removesuffix('.0')}" for word, bound in found if bound is not None)
-    )
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return bounds | _kind(arguments[0], arguments[1:])
-    if origin in (Union, UnionType):
-        kind = bounds
-        for argument in arguments:
-            kind |= _kind(argument)
-        return kind
-    if origin is Literal:
-        return bounds | _Kind(choices=arguments)
-    if origin in (tuple, list, Sequence):
-        items = tuple(item for item in arguments if item is not Ellipsis)
-        size = len(items) if origin is tuple and items == arguments else None
-        return bounds | _Kind(items=_kind(Union[items]), size=size)  # noqa: UP007
-    if annotation in (bool, int, float, str):
-        return bounds | _Kind(types=(annotation,))
-    return bounds | (_Kind(nullable=True) if annotation in (None, NoneType) else _Kind(opaque=True))
-
-
-def _value(key: str, setting: _Setting, kind: _Kind) -> object:
+def _value(key: str, setting: _Setting, kind: Kind) -> object:
     """The value as the field takes it: an override's text reads as what the key holds, and "none" turns off."""
     value, text = setting.value, setting.text
     if text is not None and kind.takes_text() and not isinstance(value, str) and not kind.accepts(value):
@@ -347,10 +245,10 @@ def _value(key: str, setting: _Setting, kind: _Kind) -> object:
     return value
 
 
-def _refuse(key: str, setting: _Setting, kind: _Kind) -> NoReturn:
+def _refuse(key: str, setting: _Setting, kind: Kind) -> NoReturn:
     value = setting.value
-    near = _nearest(value, filter(_is_text, kind.choices)) if isinstance(value, str) else None
-    hint = f"; did you mean {_toml(near)}?" if near else ""
+    near = _nearest(value, filter(is_text, kind.choices)) if isinstance(value, str) else None
+    hint = f"; did you mean {toml_text(near)}?" if near else ""
     raise UserError(f"{setting.origin}: {key} must be {kind.description()}, got {_shown(value)}{hint}")
 
 
@@ -396,39 +294,14 @@ def _nearest_key(key: Key, known: Iterable[Key]) -> str | None:
     return _dotted(best) if likeness(best)[0] >= 0.65 else None
 
 
-def _toml(value: object) -> str:
-    match value:
-        case bool():
-            return str(value).lower()
-        case int() | float():
-            return repr(value)
-        case str():
-            return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case list() | tuple():
-            return f"[{', '.join(map(_toml, value))}]"
-    raise TypeError(f"{type(value).__name__} has no TOML form here")
-
-
 def _shown(value: object) -> str:
     if isinstance(value, Mapping):
         return "a table"
     try:
-        text = _toml(value)
+        text = toml_text(value)
     except TypeError:  # a date, a list of tables
         text = str(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _lower(sentence: str) -> str:

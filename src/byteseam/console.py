@@ -17,7 +17,11 @@ def stderr_console() -> "Console":
     """The one console for progress and notices; it writes to whatever ``sys.stderr`` is at the time."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    class Steadfast(Console):
+        def on_broken_pipe(self) -> None:
+            """Nobody reads stderr any more. Rich would leave the program and close stdout too, where answers go."""
+
+    return Steadfast(stderr=True, highlight=False)
 
 
 def notice(message: str) -> None:

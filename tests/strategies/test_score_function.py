@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 from pydantic import ValidationError
+from tiny import TINY_MODEL
 
-from byteseam.config import ModelConfig
 from byteseam.evaluation.segment import text_batch
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import ScoreFunction
@@ -14,16 +14,6 @@ from byteseam.training.objective import draw_uniforms, experience, learning_rows
 from byteseam.types import Batch
 
 CPU = torch.device("cpu")
-CONFIG = ModelConfig(
-    width=16,
-    heads=2,
-    encoder_layers=1,
-    token_layers=1,
-    decoder_layers=1,
-    byte_mlp_width=16,
-    token_mlp_width=16,
-    window=4,
-)
 TEXTS = (
     b"to be, or not",
     b"a b c d e f g",
@@ -42,7 +32,7 @@ def batch() -> Batch:
 def lively(strategy: ScoreFunction) -> LanguageModel:
     """The same weights for every strategy, and a policy with opinions."""
     torch.manual_seed(1)
-    model = LanguageModel(CONFIG, strategy)
+    model = LanguageModel(TINY_MODEL, strategy)
     torch.manual_seed(2)
     with torch.no_grad():
         model.policy.policy.linear.weight.normal_(std=8)

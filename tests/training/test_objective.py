@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny import TINY_MODEL
 
-from byteseam.config import ModelConfig
 from byteseam.evaluation.segment import text_batch
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import ScoreFunction, Uniform, Whitespace
@@ -12,16 +12,6 @@ from byteseam.training.objective import draw_uniforms, experience, learning_rows
 from byteseam.types import DOCUMENT_MARK, Batch, Decision, Rollout
 
 CPU = torch.device("cpu")
-CONFIG = ModelConfig(
-    width=16,
-    heads=2,
-    encoder_layers=1,
-    token_layers=1,
-    decoder_layers=1,
-    byte_mlp_width=16,
-    token_mlp_width=16,
-    window=4,
-)
 STRATEGIES = {
     "none": ScoreFunction(baseline="none"),
     "batch": ScoreFunction(baseline="batch"),
@@ -80,7 +70,7 @@ def test_learning_rows_are_spread_evenly():
 
 
 def test_the_encoder_runs_once_and_one_rollout_carries_gradients(strategy):
-    model, rows = LanguageModel(CONFIG, strategy), batch()
+    model, rows = LanguageModel(TINY_MODEL, strategy), batch()
     calls = {"encoder": [], "token_model": [], "decoder": []}
     for name, log in calls.items():
         getattr(model.unet, name).register_forward_pre_hook(
@@ -93,7 +83,7 @@ def test_the_encoder_runs_once_and_one_rollout_carries_gradients(strategy):
 
 
 def test_what_is_learned_from_cannot_flow_back(strategy):
-    model = LanguageModel(CONFIG, strategy)
+    model = LanguageModel(TINY_MODEL, strategy)
     lived, early_nll, rollout = experience(model, strategy, batch(), draw_uniforms(0, 0, 3, 4, 9, CPU))
     assert early_nll.requires_grad
     assert rollout.nll.requires_grad
@@ -105,7 +95,7 @@ def test_what_is_learned_from_cannot_flow_back(strategy):
 
 def test_the_policy_and_the_language_model_learn_apart(strategy):
     """Without reach, the policy's terms touch nothing but what the strategy learns."""
-    model, rows = LanguageModel(CONFIG, strategy), batch()
+    model, rows = LanguageModel(TINY_MODEL, strategy), batch()
     if not strategy.learned:
         assert list(model.policy.parameters()) == []
         return
@@ -117,7 +107,7 @@ def test_the_policy_and_the_language_model_learn_apart(strategy):
 
 
 def test_the_loss_is_the_sum_of_its_reported_parts(strategy):
-    model, rows = LanguageModel(CONFIG, strategy), batch()
+    model, rows = LanguageModel(TINY_MODEL, strategy), batch()
     loss, metrics = objective(model, strategy, rows, draw_uniforms(0, 0, 3, 4, 9, CPU), 0.25)
     parts = [name for name in metrics if name.endswith("_loss")]
     assert set(parts) == {"nll_loss", "early_loss", "policy_loss", "rate_loss", "auxiliary_loss"}
@@ -127,7 +117,7 @@ def test_the_loss_is_the_sum_of_its_reported_parts(strategy):
 
 
 def test_metrics_count_bytes_and_free_decisions_alone():
-    model, strategy, rows = LanguageModel(CONFIG, Whitespace()), Whitespace(rule="whitespace"), batch(1)
+    model, strategy, rows = LanguageModel(TINY_MODEL, Whitespace()), Whitespace(rule="whitespace"), batch(1)
     rows = Batch(rows.byte_ids.clone(), rows.targets.clone(), rows.mask.clone(), rows.document_ids)
     rows.byte_ids[0] = torch.tensor([DOCUMENT_MARK, 32, 97, 98, 32, 99, 32, 32, 97])
     rows.targets[0, 3] = DOCUMENT_MARK  # a mark to predict: in the loss, but no byte
@@ -158,7 +148,7 @@ class Bandit(LanguageModel):
 
 def train_bandit(strategy: ScoreFunction, steps: int, **traits) -> torch.Tensor:
     """Probabilities [L] after so many steps on one text, through the whole objective."""
-    model, rows = Bandit(CONFIG, strategy), batch(1).rows(torch.zeros(32, dtype=torch.int64))
+    model, rows = Bandit(TINY_MODEL, strategy), batch(1).rows(torch.zeros(32, dtype=torch.int64))
     for name, value in traits.items():
         setattr(model, name, value)
     optimiser = torch.optim.Adam(model.policy.parameters(), lr=0.1)
@@ -189,7 +179,7 @@ def test_a_boundary_that_is_known_to_be_bad_becomes_unlikely():
 def test_what_a_boundary_buys_is_credited_as_far_as_the_discount_reaches(gamma):
     # What the boundary at 4 buys comes at 6. Decisions up to 6 see it, those after it never do; with gamma 0, only 6.
     strategy = ScoreFunction(**{**BANDIT, "gamma": gamma})
-    model, rows = Bandit(CONFIG, strategy), batch(1).rows(torch.zeros(32, dtype=torch.int64))
+    model, rows = Bandit(TINY_MODEL, strategy), batch(1).rows(torch.zeros(32, dtype=torch.int64))
     uniforms = draw_uniforms(0, 0, strategy.rollouts, 32, 9, CPU)
     lived, _, _ = experience(model, strategy, rows, uniforms)
     terms = strategy.loss(model.policy, lived, strategy.statistics(lived))

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny import TINY_MODEL
 
-from byteseam.config import ModelConfig, TrainingConfig
+from byteseam.config import TrainingConfig
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import ScoreFunction, Uniform, Whitespace
 from byteseam.training.objective import draw_uniforms
@@ -14,16 +15,6 @@ from byteseam.training.step import accumulate_gradients, add_metrics
 from byteseam.types import DOCUMENT_MARK, Batch
 
 CPU = torch.device("cpu")
-CONFIG = ModelConfig(
-    width=16,
-    heads=2,
-    encoder_layers=1,
-    token_layers=1,
-    decoder_layers=1,
-    byte_mlp_width=16,
-    token_mlp_width=16,
-    window=4,
-)
 STRATEGIES = {
     "none": ScoreFunction(baseline="none", reach=1.0),
     "batch": ScoreFunction(baseline="batch", reach=1.0),
@@ -50,7 +41,7 @@ def batch() -> Batch:
 
 def gradients(strategy, batch: Batch, micro_batch_rows: int | None, bf16: bool = False):
     torch.manual_seed(4)
-    model = LanguageModel(CONFIG, strategy)
+    model = LanguageModel(TINY_MODEL, strategy)
     with torch.no_grad():
         for name, each in model.policy.named_parameters():
             if not name.endswith("norm.weight"):
@@ -87,7 +78,7 @@ def test_gradients_without_their_whole_statistics_differ(batch):
 
 def gradients_of_rows(strategy, batch: Batch, part: slice):
     torch.manual_seed(4)
-    model = LanguageModel(CONFIG, strategy)
+    model = LanguageModel(TINY_MODEL, strategy)
     uniforms = draw_uniforms(0, 0, strategy.rollouts, ROWS, LENGTH, CPU)[:, part]
     accumulate_gradients(
         model, strategy, batch.rows(part), uniforms, TrainingConfig(batch_rows=4), Precision(CPU, False)
@@ -106,7 +97,7 @@ def test_parts_agree_under_autocast_too(name, batch):
 @pytest.mark.parametrize(("name", "passes"), [("whitespace", 1), ("leave one out", 1), ("batch", 2)])
 def test_the_pass_for_statistics_runs_no_more_than_it_needs(name, passes, batch):
     strategy = STRATEGIES[name]
-    model, calls = LanguageModel(CONFIG, strategy), []
+    model, calls = LanguageModel(TINY_MODEL, strategy), []
     model.unet.decoder.register_forward_pre_hook(lambda *_: calls.append(torch.is_grad_enabled()))
     config = TrainingConfig(batch_rows=ROWS, micro_batch_rows=4)
     uniforms = draw_uniforms(0, 0, strategy.rollouts, ROWS, LENGTH, CPU)
