@@ -38,7 +38,7 @@ class ModelConfig:
     width: int = Field(default=128, ge=8)
     heads: int = Field(default=4, ge=1)
     encoder_layers: int = Field(default=2, ge=1)
-    token_layers: int = Field(default=4, ge=1)
+    token_layers: int = Field(default=4, ge=0)
     decoder_layers: int = Field(default=2, ge=1)
     byte_mlp_width: int = Field(default=128, ge=1)
     token_mlp_width: int = Field(default=512, ge=1)

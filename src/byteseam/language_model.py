@@ -11,12 +11,14 @@ from byteseam.types import Batch, Decision, Encoded, Rollout
 
 
 class LanguageModel(nn.Module):
-    """A U-Net and the learned part of a strategy. The strategy itself is passed in: its schedules move."""
+    """A U-Net and the learned parts of a strategy. The strategy itself is passed in: its schedules move."""
 
     def __init__(self, config: ModelConfig, strategy: Strategy) -> None:
         super().__init__()
-        self.unet = UNet(config)
-        self.policy = strategy.build(config.width)
+        network = strategy.network(config)
+        self.unet = UNet(network)
+        self.policy = strategy.build(network.width)
+        self.pooling = strategy.pooling(network.width)
 
     def encode(self, batch: Batch) -> Encoded:
         """Encoder states and early-exit logits."""
@@ -32,7 +34,7 @@ class LanguageModel(nn.Module):
 
     def logits(self, encoded: Encoded, decision: Decision, batch: Batch) -> Float[Tensor, "B L V"]:
         """Next-id logits given the boundaries."""
-        return self.unet.decode(encoded.hidden, batch.document_ids, decision.boundary)
+        return self.unet.decode(encoded.hidden, batch.document_ids, decision.boundary, decision.relaxed, self.pooling)
 
     def rollout(self, encoded: Encoded, decision: Decision, batch: Batch) -> Rollout:
         """A segmentation with what it cost."""

@@ -10,9 +10,9 @@ from byteseam.config_file import load
 from byteseam.data.cache import resolve
 from byteseam.data.corpus import Corpus
 from byteseam.errors import UserError
-from byteseam.evaluation.decide import DEFAULT_THRESHOLD, Decider, Mode
+from byteseam.evaluation.decide import Decider, Mode
 from byteseam.language_model import LanguageModel
-from byteseam.strategies import Strategy
+from byteseam.strategies import DEFAULT_THRESHOLD, Strategy
 from byteseam.training.checkpoint import State, latest_checkpoint, load_model, read_state
 from byteseam.training.loop import calibrated, scoring_batches
 from byteseam.training.precision import Precision, choose_precision

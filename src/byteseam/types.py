@@ -64,6 +64,8 @@ class Decision:
     """True where the policy had a choice; False at document starts and on padding."""
     logits: Float[Tensor, "*K B L"]
     """fp32, log-odds of a boundary; differentiable where a policy is learned. Fixed rules give +-inf-free constants."""
+    relaxed: Float[Tensor, "*K B L"] | None = None
+    """fp32 in [0, 1], what a strategy that learns by back-propagation uses in the boundary's place; else nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ import torch
 
 from byteseam.data.batches import evaluation_batches
 from byteseam.data.corpus import Corpus
-from byteseam.evaluation.decide import DEFAULT_THRESHOLD, Decider, calibrate, realised_rate
+from byteseam.evaluation.decide import Decider, calibrate, realised_rate
 from byteseam.language_model import LanguageModel
-from byteseam.strategies import ScoreFunction, Uniform, Whitespace
+from byteseam.strategies import DEFAULT_THRESHOLD, ScoreFunction, Uniform, Whitespace
 
 CPU = torch.device("cpu")
 

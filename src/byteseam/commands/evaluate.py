@@ -68,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
         )
     threshold = decider.threshold if mode != "sample" and trained.strategy.learned else None
     wanted = 1 / args.bytes_per_token if args.bytes_per_token else trained.strategy.rate
-    warning = rate_warning(evaluation.rate, wanted) if trained.strategy.learned else None
+    warning = rate_warning(evaluation.rate, wanted) if trained.strategy.steered else None
     if args.json:
         answer = {"run": str(args.run), "step": trained.state.step, "decide": mode, "threshold": threshold}
         stdout_json(answer | evaluation.to_dict() | {"warning": warning})
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 
 def target_of(strategy: "Strategy") -> float | None:
     """The bytes per token that a strategy steers to; None for rules, whose rate is what the text makes of it."""
-    return strategy.bytes_per_token if strategy.learned or strategy.random else None
+    return strategy.bytes_per_token if strategy.steered else None
 
 
 def report_lines(evaluation: "Evaluation", target_bytes_per_token: float | None) -> list[str]:

@@ -9,20 +9,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from byteseam.language_model import LanguageModel
-from byteseam.strategies import Strategy
+from byteseam.strategies import DEFAULT_THRESHOLD, Strategy
 from byteseam.types import Batch, Mean
 
 Mode = Literal["sample", "threshold", "rate"]
-
-DEFAULT_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Decider:
     """The numbers that probabilities are compared with: a boundary is where the number is smaller.
 
-    ``sample``: random numbers, as in training. ``threshold``: one number, 0.5 unless given. ``rate``: one number too,
-    calibrated on held-out text so that the asked bytes per token come out (`calibrate`).
+    ``sample``: as in training, random numbers where the strategy draws, else a half. ``threshold``: one number, 0.5
+    unless given. ``rate``: one number too, calibrated on held-out text so that the asked bytes per token come out
+    (`calibrate`).
     """
 
     mode: Mode = "sample"
@@ -33,10 +32,11 @@ class Decider:
         self, strategy: Strategy, rows: int, length: int, draw: int, device: torch.device
     ) -> Float[Tensor, "B L"]:
         """The numbers of one forward pass; `draw` tells passes apart. A strategy that is random gets random ones."""
-        if self.mode == "sample" or strategy.random:
+        if strategy.random or (strategy.sampled and self.mode == "sample"):
             generator = torch.Generator().manual_seed((self.seed * 1_000_003 + draw) % 2**63)
             return torch.rand(rows, length, generator=generator).to(device)
-        return torch.full((rows, length), self.threshold, device=device)
+        threshold = DEFAULT_THRESHOLD if self.mode == "sample" else self.threshold
+        return torch.full((rows, length), threshold, device=device)
 
 
 @torch.no_grad()

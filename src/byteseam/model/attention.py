@@ -127,12 +127,6 @@ def flex_attention_for(device_type: str) -> Any:
     return torch.compile(flex_attention, dynamic=True) if device_type == "cuda" else flex_attention
 
 
-def windowed_attention(document_ids: Int[Tensor, "B L"], window: int) -> BlockedWindow | FlexWindow:
-    """Sliding-window attention for rows with these documents, by the backend that fits the device."""
-    backend = FlexWindow if document_ids.is_cuda else BlockedWindow
-    return backend.build(document_ids, window)
-
-
 @dataclass(frozen=True, slots=True)
 class FullCausal:
     """Causal attention over all earlier tokens of the same document."""
@@ -153,3 +147,20 @@ class FullCausal:
         """Attention output, same shape and dtype as `query`."""
         out = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), self.mask)
         return out.transpose(1, 2)
+
+
+def windowed_attention(document_ids: Int[Tensor, "B L"], window: int) -> BlockedWindow | FlexWindow | FullCausal:
+    """Sliding-window attention for rows with these documents, by the backend that fits the device.
+
+    A window that holds the whole row is full attention, which blocks would only make dearer.
+    """
+    if document_ids.is_cuda:
+        return FlexWindow.build(document_ids, window)
+    if window >= document_ids.shape[1]:
+        return FullCausal.build(document_ids)
+    return BlockedWindow.build(document_ids, window)
+
+
+def window_keys(window: int, length: int) -> int:
+    """Keys that a query meets in rows of so many positions, seen or not: what attention costs on a CPU."""
+    return length if window >= length else block_size(window) + window

@@ -1,10 +1,10 @@
-"""From bytes to tokens and back: selection and distribution. Imports torch alone."""
+"""From bytes to tokens and back: selection and distribution, and what stands between them. Imports torch alone."""
 
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 BUCKET = 16
 """Token counts are padded up to a multiple of this, so that compiled graphs and allocations stay few."""
@@ -49,3 +49,38 @@ def select(hidden: Float[Tensor, "B L D"], token_positions: Int[Tensor, "B S"]) 
 def distribute(tokens: Float[Tensor, "B S D"], segment_ids: Int[Tensor, "B L"]) -> Float[Tensor, "B L D"]:
     """Every byte receives the vector of the token it reads."""
     return tokens.gather(1, segment_ids[..., None].expand(-1, -1, tokens.shape[-1]))
+
+
+class Pooling(nn.Module):
+    """How bytes become tokens and tokens reach bytes; this one selects and adds, and learns nothing (the paper's).
+
+    Causal: a token may use the bytes up to its last one, and reaches bytes from that one on.
+    """
+
+    def down(
+        self,
+        hidden: Float[Tensor, "B L D"],
+        parts: Segments,
+        boundary: Bool[Tensor, "B L"],
+        relaxed: Float[Tensor, "B L"] | None,
+        starts: Bool[Tensor, "B L"],
+    ) -> Float[Tensor, "B S D"]:
+        """One vector a token.
+
+        Args:
+            relaxed: `byteseam.types.Decision.relaxed`.
+            starts: True at the first position of every document, which is always a boundary.
+        """
+        return select(hidden, parts.token_positions)
+
+    def up(
+        self,
+        hidden: Float[Tensor, "B L D"],
+        tokens: Float[Tensor, "B S D"],
+        parts: Segments,
+        boundary: Bool[Tensor, "B L"],
+        relaxed: Float[Tensor, "B L"] | None,
+        starts: Bool[Tensor, "B L"],
+    ) -> Float[Tensor, "B L D"]:
+        """What the decoder reads, from what the encoder wrote and what the token model made of the tokens."""
+        return hidden + distribute(tokens, parts.segment_ids)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from byteseam.model.attention import FullCausal, windowed_attention
 from byteseam.model.layers import Attention, Block, Norm, rotary_table
-from byteseam.model.pooling import distribute, segments, select
+from byteseam.model.pooling import Pooling, segments
 from byteseam.types import VOCABULARY, Batch, Encoded
 
 if TYPE_CHECKING:
@@ -101,10 +101,21 @@ class UNet(nn.Module):
         return Encoded(hidden, self.early_head(hidden))
 
     def decode(
-        self, hidden: Float[Tensor, "B L D"], document_ids: Int[Tensor, "B L"], boundary: Bool[Tensor, "B L"]
+        self,
+        hidden: Float[Tensor, "B L D"],
+        document_ids: Int[Tensor, "B L"],
+        boundary: Bool[Tensor, "B L"],
+        relaxed: Float[Tensor, "B L"] | None = None,
+        pooling: Pooling | None = None,
     ) -> Float[Tensor, "B L V"]:
-        """fp32 next-id logits for a segmentation, from the encoder's hidden states."""
-        parts = segments(boundary)
+        """fp32 next-id logits for a segmentation, from the encoder's hidden states.
+
+        Args:
+            relaxed: see `byteseam.types.Decision`.
+            pooling: how bytes become tokens and tokens reach bytes; selecting and adding, unless given.
+        """
+        pooling = pooling or Pooling()
+        parts, starts = segments(boundary), document_starts(document_ids)
         positions = document_positions(document_ids)
         token_documents = document_ids.gather(1, parts.token_positions).masked_fill(~parts.token_mask, -1)
         rotary = rotary_table(
@@ -112,9 +123,9 @@ class UNet(nn.Module):
             self.config.width // self.config.heads,
             self.config.rotary_base,
         )
-        tokens = select(hidden, parts.token_positions)
+        tokens = pooling.down(hidden, parts, boundary, relaxed, starts)
         tokens = self.token_norm(self.token_model(tokens, FullCausal.build(token_documents), rotary))
-        mixed = hidden + distribute(tokens, parts.segment_ids)
+        mixed = pooling.up(hidden, tokens, parts, boundary, relaxed, starts)
         return self.head(self.decoder(mixed, *self.byte_context(document_ids)))
 
 

@@ -2,9 +2,10 @@
 
 import math
 from abc import ABC
+from collections.abc import Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
-from typing import Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,10 +13,17 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
+from byteseam.model.pooling import Pooling
 from byteseam.types import Batch, Decision, Encoded, LossTerms, Rollout
+
+if TYPE_CHECKING:
+    from byteseam.config import ModelConfig
 
 EXACT = ConfigDict(extra="forbid", allow_inf_nan=False)
 """How every strategy reads its settings: no unknown ones, no infinities."""
+
+DEFAULT_THRESHOLD = 0.5
+"""The probability that a boundary must exceed where none is given and nothing is drawn."""
 
 LOGIT_OF_CERTAINTY = 20.0
 """Log-odds that fixed rules report for a boundary (and its negative for none): certain, yet finite."""
@@ -77,6 +85,8 @@ class Statistics:
     """Targets that count."""
     probability: Float[Tensor, " 2"]
     """(sum of p over the free decisions, their number)."""
+    boundaries: Float[Tensor, ""]
+    """Boundaries among the free decisions."""
     policy_decisions: Float[Tensor, ""]
     """Decisions that enter the policy loss, over all rollouts."""
     returns: Float[Tensor, "2 L"]
@@ -86,6 +96,7 @@ class Statistics:
         return Statistics(
             self.targets + other.targets,
             self.probability + other.probability,
+            self.boundaries + other.boundaries,
             self.policy_decisions + other.policy_decisions,
             self.returns + other.returns,
         )
@@ -112,14 +123,27 @@ class Strategy(ABC):
     """Where tokens end. The instance is the configuration; what it learns lives in a module that it builds.
 
     The base decides nothing and learns nothing: a fixed rule overrides `decide`, a learned one also `build`,
-    `loss` and, when its estimator looks beyond one micro-batch, `statistics`.
+    `loss` and, when its estimator looks beyond one micro-batch, `statistics`. What a strategy does to bytes and
+    tokens, if more than selecting and adding, stands in `pooling`. docs/adding-a-strategy.md has one in thirty lines.
     """
 
     name: ClassVar[str]
+    learns: ClassVar[str] = "nothing"
+    """What it learns, and how, in a few words."""
+    rate_control: ClassVar[str] = "none: the rate is what the text makes of it"
+    """What holds the rate, in a few words."""
+    source: ClassVar[str] = "byteseam"
+    """Where it comes from."""
     learned: ClassVar[bool] = False
     """True if boundaries have probabilities that training changes."""
+    sampled: ClassVar[bool] = False
+    """True if training draws boundaries from their probabilities; False: it compares these with a half."""
     random: ClassVar[bool] = False
     """True if boundaries are drawn at random whatever the bytes: a threshold means nothing to it."""
+    steered: ClassVar[bool] = True
+    """True if `bytes_per_token` is what comes out; False for rules whose rate is what the text makes of it."""
+    fit_bytes: ClassVar[int] = 0
+    """Bytes of training text that `fit` wants to see."""
 
     bytes_per_token: float = Field(default=5.0, ge=1)
     """Bytes that a token should span on average; its inverse is `rate`."""
@@ -162,6 +186,29 @@ class Strategy(ABC):
         """The parameters that the strategy learns, for encoder states of this width. Called once, before training."""
         return nn.Module()
 
+    def pooling(self, width: int) -> Pooling:
+        """How bytes become tokens and tokens reach bytes, with what is learned for it. Called once, before training."""
+        return Pooling()
+
+    def network(self, model: "ModelConfig") -> "ModelConfig":
+        """The sizes of the network that it decides for: those of the configuration, unless it wants others."""
+        return model
+
+    def settled(self, model: "ModelConfig", length_bytes: int) -> Self:
+        """The strategy with every setting that was left to the tool, for rows of so many bytes. Called as a run begins.
+
+        Raises:
+            UserError: if no setting will do.
+        """
+        return self
+
+    def fit(self, policy: nn.Module, documents: Sequence[bytes]) -> None:  # noqa: B027 - most have nothing to fit
+        """Learn in place what is learned by counting, from about `fit_bytes` of training text. Called as a run begins.
+
+        Raises:
+            UserError: if the text will not do.
+        """
+
     def decide(self, policy: nn.Module, encoded: Encoded, batch: Batch, uniforms: Float[Tensor, "B L"]) -> Decision:
         """Where tokens end. Called once a forward pass. Causal: position i may use what stands at or before i.
 
@@ -180,6 +227,7 @@ class Strategy(ABC):
         return Statistics(
             targets=experience.batch.mask.sum().to(zero.dtype),
             probability=torch.stack((chosen.sum(), decision.free.sum().to(zero.dtype))),
+            boundaries=(decision.boundary & decision.free).sum().to(zero.dtype),
             policy_decisions=zero,
             returns=zero.new_zeros(2, experience.batch.mask.shape[1]),
         )

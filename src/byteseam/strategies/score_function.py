@@ -45,7 +45,11 @@ class ScoreFunction(Strategy):
     """
 
     name: ClassVar[str] = "score_function"
+    learns: ClassVar[str] = "a linear policy, by the score function"
+    rate_control: ClassVar[str] = "even pressure on every logit"
+    source: ClassVar[str] = "Dauncey and Wattenhofer 2026 (arXiv 2602.13940)"
     learned: ClassVar[bool] = True
+    sampled: ClassVar[bool] = True
     schedules: ClassVar[tuple[str, ...]] = ("gamma", "policy_weight", "rate_weight", "reach")
 
     history: int = Field(default=1, ge=1, le=64)

@@ -25,7 +25,10 @@ class Uniform(Strategy):
     """
 
     name: ClassVar[str] = "uniform"
+    rate_control: ClassVar[str] = "exact in every 100 bytes"
+    source: ClassVar[str] = "Dauncey and Wattenhofer 2026 (their control)"
     random: ClassVar[bool] = True
+    sampled: ClassVar[bool] = True
 
     def decide(self, policy: nn.Module, encoded: Encoded, batch: Batch, uniforms: Float[Tensor, "B L"]) -> Decision:
         """A boundary where ``uniform < (still to place in the block) / (bytes left in the block)``."""

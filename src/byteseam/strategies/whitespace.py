@@ -34,6 +34,8 @@ class Whitespace(Strategy):
     """
 
     name: ClassVar[str] = "whitespace"
+    source: ClassVar[str] = "SpaceByte (Slagle 2024, arXiv 2404.14408)"
+    steered: ClassVar[bool] = False
 
     rule: Literal["spacebyte", "whitespace"] = "spacebyte"
 

@@ -204,7 +204,7 @@ class Trainer:
     def rate_notice(self, rate: float) -> str | None:
         """A warning about the rate, once the first tenth of training is over and if the strategy steers it."""
         strategy = self.config.strategy
-        return rate_warning(rate, strategy.rate) if strategy.learned and self.progress > 0.1 else None
+        return rate_warning(rate, strategy.rate) if strategy.steered and self.progress > 0.1 else None
 
     def show_sample(self) -> None:
         """Cut the held-out passage, keep it, show it."""

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from byteseam.language_model import LanguageModel, further_rollouts
-from byteseam.strategies import Experience, Statistics, Strategy
+from byteseam.strategies import DEFAULT_THRESHOLD, Experience, Statistics, Strategy
 from byteseam.types import DOCUMENT_MARK, Batch, Encoded, Rollout, total_and_count
 
 LOSS_TERMS = ("nll_loss", "early_loss", "policy_loss", "rate_loss", "auxiliary_loss")
@@ -26,6 +26,11 @@ def draw_uniforms(
     return torch.rand(rollouts, rows, length, generator=generator).to(device)
 
 
+def decided_by(strategy: Strategy, uniforms: Float[Tensor, "*K B L"]) -> Float[Tensor, "*K B L"]:
+    """The numbers that a training step compares probabilities with: random ones, or a half."""
+    return uniforms if strategy.sampled else torch.full_like(uniforms, DEFAULT_THRESHOLD)
+
+
 def learning_rows(strategy: Strategy, rows: int, first: int = 0) -> Int[Tensor, " R"]:
     """int64, which of the rows ``first .. first + rows`` of a batch the policy learns from, counted from `first`.
 
@@ -42,7 +47,7 @@ def experience(
     model: LanguageModel, strategy: Strategy, batch: Batch, uniforms: Float[Tensor, "K B L"], first_row: int = 0
 ) -> tuple[Experience, Float[Tensor, "B L"], Rollout]:
     """One forward pass: (what the strategy learns from, early-exit nll, the rollout that carries gradients)."""
-    encoded, rollout = model(strategy, batch, uniforms[0])
+    encoded, rollout = model(strategy, batch, decided_by(strategy, uniforms[0]))
     early_nll = model.early_nll(encoded, batch)
     rows = learning_rows(strategy, len(batch.byte_ids), first_row).to(batch.byte_ids.device)
     extra = None

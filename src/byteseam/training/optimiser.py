@@ -11,8 +11,8 @@ from byteseam.language_model import LanguageModel
 
 
 def model_parameters(model: LanguageModel) -> list[nn.Parameter]:
-    """The U-Net's parameters."""
-    return list(model.unet.parameters())
+    """The U-Net's parameters, and those of the way from bytes to tokens and back."""
+    return [*model.unet.parameters(), *model.pooling.parameters()]
 
 
 def policy_parameters(model: LanguageModel) -> list[nn.Parameter]:
@@ -81,6 +81,7 @@ def build_optimiser(model: LanguageModel, config: TrainingConfig) -> Optimiser:
             vectors.append(parameter)
         else:
             (heads if "head." in name else layers).append(parameter)
+    vectors += model.pooling.parameters()
     muon = config.optimiser == "muon"
     matrices = heads if muon else heads + layers
     rate, decay = config.learning_rate, config.weight_decay

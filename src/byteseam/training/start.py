@@ -44,6 +44,7 @@ def start_run(
     """
     refuse_existing(directory)  # said before the data is prepared, which can take long
     config = portable(config)
+    config = replace(config, strategy=config.strategy.settled(config.model, config.training.length_bytes))
     precision = set_up(config)
     corpus_directory = data or resolve(config.data, progress=progress)
     validation = Corpus.open(corpus_directory, "validation")
@@ -51,6 +52,8 @@ def start_run(
     summary = batches.corpus.manifest.summary()
     passage = choose_passage(validation)
     model = build_model(config, precision)
+    if wanted := config.strategy.fit_bytes:
+        config.strategy.fit(model.policy, documents_for_fitting(batches.corpus, wanted))
     optimiser = build_optimiser(model, config.training)
     run = create_run(directory, config, describe_environment(precision, summary), passage)
     return Trainer(config, run, model, optimiser, precision, batches, validation, passage, State(), listener)
@@ -117,6 +120,12 @@ def build_model(config: RunConfig, precision: Precision) -> LanguageModel:
     if compiles(config.training.compile, precision.device, config.training.total_bytes):
         compile_layers(model)
     return model
+
+
+def documents_for_fitting(corpus: Corpus, wanted_bytes: int) -> list[bytes]:
+    """Documents spread over the corpus, about so many bytes in all and none of them with more; always the same."""
+    stride = max(1, corpus.total_bytes // wanted_bytes)
+    return [corpus.document(number)[:wanted_bytes].tobytes() for number in range(0, len(corpus), stride)]
 
 
 def choose_passage(validation: Corpus) -> bytes:

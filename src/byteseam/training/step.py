@@ -7,7 +7,7 @@ from torch import Tensor
 from byteseam.config import TrainingConfig
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import Experience, Statistics, Strategy
-from byteseam.training.objective import LOSS_TERMS, Metrics, experience, learning_rows, objective
+from byteseam.training.objective import LOSS_TERMS, Metrics, decided_by, experience, learning_rows, objective
 from byteseam.training.precision import Precision
 from byteseam.types import Batch, Rollout
 
@@ -68,7 +68,7 @@ def part_statistics(
     if strategy.needs_returns:
         return strategy.statistics(experience(model, strategy, batch, uniforms, first_row)[0])
     encoded = model.encode(batch)
-    decision = model.decide(strategy, encoded, batch, uniforms[0])
+    decision = model.decide(strategy, encoded, batch, decided_by(strategy, uniforms[0]))
     unknown = torch.zeros_like(uniforms[0])
     rows = learning_rows(strategy, len(batch.byte_ids), first_row).to(unknown.device)
     return strategy.statistics(Experience(batch, encoded, unknown, Rollout(decision, unknown), rows))
