@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from byteseam.config import RunConfig
 from byteseam.config_values import Kind, is_text, kind_of, toml_text
 from byteseam.errors import UserError
-from byteseam.strategies import STRATEGIES
+from byteseam.strategies import STRATEGIES, Strategy
 
 Key = tuple[str, str]
 """(table, key); the table is ``""`` for what stands outside every table."""
@@ -31,20 +31,15 @@ def load(path: str | Path, overrides: Sequence[str] = ()) -> RunConfig:
 
     An override is ``--model.width 256`` (two strings), ``--model.width=256`` or ``model.width=256``; the last one
     counts. Its value is read as a TOML value, and as plain text where it is none or where the key holds text; ``none``
-    turns off what can be turned off. Overriding ``strategy.name`` drops the file's ``[strategy]`` keys that only the
-    former strategy has; overrides are never dropped.
+    turns off what can be turned off. Overriding ``strategy.name`` by another name drops the file's ``[strategy]`` keys
+    but for those that every strategy has: a weight of one means nothing for another. Overrides are never dropped.
     """
-    origin = str(path)
-    settings = _settings(_read(Path(path)), origin)
-    given = _overrides(overrides)
-    if _STRATEGY_NAME in given:
-        former, latter = _fields(_strategy(settings)), _fields(_strategy(given))
-        settings = {
-            (table, key): setting
-            for (table, key), setting in settings.items()
-            if table != "strategy" or key in latter or key not in former
-        }
-    return _build(settings | given, origin)
+    return _with_overrides(_read(Path(path)), str(path), overrides)
+
+
+def loads(text: str, origin: str, overrides: Sequence[str] = ()) -> RunConfig:
+    """The same from the text of a file; ``origin`` is what errors call it."""
+    return _with_overrides(_parsed(text, origin), origin, overrides)
 
 
 def from_table(table: Mapping[str, Any], origin: str) -> RunConfig:
@@ -87,9 +82,19 @@ class _Setting:
     text: str | None = None
 
 
+def _with_overrides(table: Mapping[str, Any], origin: str, overrides: Sequence[str]) -> RunConfig:
+    settings, given = _settings(table, origin), _overrides(overrides)
+    if _STRATEGY_NAME in given:
+        former, latter = _strategy(settings), _strategy(given)
+        if former is not latter:
+            dropped = set(_fields(former)) - set(_fields(Strategy))
+            settings = {key: each for key, each in settings.items() if key[0] != "strategy" or key[1] not in dropped}
+    return _build(settings | given, origin)
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        return _parsed(path.read_bytes().decode("utf-8-sig"), str(path))
     except FileNotFoundError:
         near = _nearest(path.name, (other.name for other in path.parent.glob("*.toml")))
         hint = f"did you mean {path.parent / near}?" if near else "give a TOML file"
@@ -100,10 +105,15 @@ def _read(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: cannot be read ({error.strerror}); give a TOML file that can") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def _parsed(text: str, origin: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: not valid TOML: {_lower(str(error))}; mend it there") from None
+        raise UserError(f"{origin}: not valid TOML: {_lower(str(error))}; mend it there") from None
     except (ValueError, RecursionError):
-        raise UserError(f"{path}: not valid TOML: a number too long or a list too deep; mend it") from None
+        raise UserError(f"{origin}: not valid TOML: a number too long or a list too deep; mend it") from None
 
 
 def _settings(table: Mapping[str, Any], origin: str) -> dict[Key, _Setting]:

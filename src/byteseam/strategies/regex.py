@@ -28,8 +28,8 @@ class Regex(Strategy):
 
     A boundary where punctuation, a number or line ends begin, at every fourth digit, and at the white space that ends
     a word: ``(?<![^\w\s])[^\w\s] | (?<!\d)\d | (?<=\d{3})\d | (?<![\r\n])[\r\n] | (?<=\w)\s`` on characters, each
-    on the character's last byte, where one knows which it is. AU-Net's other rules look ahead and are left out; so is its
-    fixed capacity, which drops boundaries. Bytes that are no UTF-8 count as letters.
+    on the character's last byte, where one knows which it is. AU-Net's other rules look ahead and are left out; so is
+    its fixed capacity, which drops boundaries. Bytes that are no UTF-8 count as letters.
     """
 
     name: ClassVar[str] = "regex"
