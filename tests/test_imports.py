@@ -23,6 +23,7 @@ LAYERS = (
     {"config_file", "data", "language_model"},
     {"training", "evaluation", "generation", "inspect", "estimator_check", "serve", "integrations"},
     {"trained"},
+    {"comparison"},
     {"commands"},
     {"cli"},
     {"__main__"},

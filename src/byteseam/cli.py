@@ -25,6 +25,7 @@ from byteseam.threads import calm_threads
 COMMANDS = {
     "train": ("train", "train a model from a configuration file, or resume a run"),
     "eval": ("evaluate", "bits per byte, tokens per byte and boundary statistics of a run"),
+    "compare": ("compare", "train several strategies at the same cost and put them into one table"),
     "segment": ("segment", "show where a run puts token boundaries in a text"),
     "generate": ("generate", "continue a prompt"),
     "prepare": ("prepare", "turn files or a data set into a prepared corpus"),

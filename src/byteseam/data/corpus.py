@@ -1,5 +1,6 @@
 """`Corpus`: one split of a prepared corpus, memory-mapped."""
 
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -46,6 +47,15 @@ class Corpus:
         """
         directory = Path(directory)
         return cls(directory, split, read_manifest(directory))
+
+    @classmethod
+    def of(cls, documents: Sequence[bytes]) -> "Corpus":
+        """Documents at hand as a corpus, in memory; it has no directory and no manifest."""
+        corpus = cls.__new__(cls)
+        corpus._shards = [np.frombuffer(b"".join(documents), np.uint8)]
+        corpus.byte_starts = np.cumsum([0, *map(len, documents)], dtype=np.int64)
+        corpus._shard_starts = np.array([0, corpus.byte_starts[-1]])
+        return corpus
 
     def __len__(self) -> int:
         """Documents."""

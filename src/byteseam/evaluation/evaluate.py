@@ -44,6 +44,9 @@ class Evaluation:
     agreement: Agreement
     documents: int
     bytes_scored: int
+    document_bits: list[float]
+    """What each document cost, in the corpus' order."""
+    document_bytes: list[int]
 
     def to_dict(self) -> dict[str, object]:
         """Plain numbers for JSON."""
@@ -105,8 +108,9 @@ def evaluate(
             progress(int(is_byte.sum()))
     model.train()
     scored = sum(counts.values())
-    totals = np.array([nll[document] for document in counts]) / math.log(2)
-    sizes = np.array([counts[document] for document in counts])
+    order = sorted(counts)
+    totals = np.array([nll[document] for document in order]) / math.log(2)
+    sizes = np.array([counts[document] for document in order])
     if not np.isfinite(totals).all():
         raise NotFiniteError("the loss on held-out text is not finite: the model went astray in training")
     return Evaluation(
@@ -119,6 +123,8 @@ def evaluate(
         agreement=where,
         documents=len(counts),
         bytes_scored=scored,
+        document_bits=totals.tolist(),
+        document_bytes=sizes.tolist(),
     )
 
 

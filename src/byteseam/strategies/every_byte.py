@@ -23,6 +23,7 @@ class EveryByte(Strategy):
     rate_control: ClassVar[str] = "none: one token a byte"
     source: ClassVar[str] = "a byte-level model inside the U-Net"
     steered: ClassVar[bool] = False
+    whole_bytes: ClassVar[bool] = True
 
     @property
     def rate(self) -> float:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from byteseam.config import ModelConfig
 
 
+MLP_RATIO = 3
+"""The MLPs' width over the bytes', at least, where both are left to the tool."""
+
+
 class NoTokens(Pooling):
     """There is no token model: bytes go on as they are."""
 
@@ -41,8 +45,9 @@ class Flat(Strategy):
     """A transformer over bytes, every layer with full attention over the row and an early exit after the first.
 
     It is sized to the FLOPs a byte of the U-Net of `[model]` at `bytes_per_token`, forward, and so backward: what a
-    byte costs with fixed boundaries, in training and after. Left alone (``None``), the depth is `layers` of the U-Net's
-    width and the MLP takes up what is left; `width` and `layers` can be chosen, and the MLP follows.
+    byte costs with fixed boundaries, in training and after. Left alone (``None``) it is as deep as the U-Net's token
+    model and as wide as leaves the MLPs three times the width; the MLPs take up what is left. At a given size, wide and
+    shallow was much worse (docs/results.md).
     Every byte counts as a token of its own; there is nothing to decide and nothing is learned about it.
     """
 
@@ -50,11 +55,12 @@ class Flat(Strategy):
     rate_control: ClassVar[str] = "none: one token a byte"
     source: ClassVar[str] = "a byte-level transformer of equal FLOPs"
     steered: ClassVar[bool] = False
+    whole_bytes: ClassVar[bool] = True
 
     layers: int | None = Field(default=None, ge=2)
-    """Layers; ``None``: as many as fit with an MLP of at least twice the width."""
+    """Layers; ``None``: as many as the token model has."""
     width: int | None = Field(default=None, ge=8)
-    """Width of the bytes' vectors; ``None``: the U-Net's."""
+    """Width of the bytes' vectors; ``None``: the largest multiple of 8 that leaves MLPs `MLP_RATIO` times as wide."""
     mlp_width: int | None = Field(default=None, ge=1)
     """Width of the MLPs; ``None``: what makes the FLOPs equal."""
     window: int | None = Field(default=None, ge=1)
@@ -80,33 +86,30 @@ class Flat(Strategy):
         )
 
     def settled(self, model: "ModelConfig", length_bytes: int) -> "Flat":
-        window = self.window or length_bytes
-        width = self.width or model.width
-        if self.layers is not None and self.mlp_width is not None:
-            return replace(self, width=width, window=window)
+        sized = replace(self, window=self.window or length_bytes, layers=self.layers or max(2, model.token_layers))
+        if self.width is not None and self.mlp_width is not None:
+            return sized
         target = flops(model, Stride(bytes_per_token=self.bytes_per_token), length_bytes)
 
-        def sized(layers: int, mlp_width: int) -> "Flat":
-            return replace(self, layers=layers, width=width, mlp_width=mlp_width, window=window)
+        def cost(width: int, mlp_width: int) -> int:
+            return flops(model, replace(sized, width=width, mlp_width=mlp_width), length_bytes)
 
-        def cost(layers: int, mlp_width: int) -> int:
-            return flops(model, sized(layers, mlp_width), length_bytes)
-
-        layers = self.layers
-        if layers is None:
-            wide = self.mlp_width or 2 * width
-            layers = max((n for n in range(2, 257) if cost(n, wide) <= target), default=2)
+        width = self.width
+        if width is None:
+            width = 8
+            while cost(width + 8, self.mlp_width or MLP_RATIO * (width + 8)) <= target:
+                width += 8
         if self.mlp_width is not None:
-            return sized(layers, self.mlp_width)
-        # The cost is linear in the MLP's width.
-        narrow, slope = cost(layers, 1), cost(layers, 2) - cost(layers, 1)
+            return replace(sized, width=width)
+        # The cost is linear in the MLPs' width.
+        narrow, slope = cost(width, 1), cost(width, 2) - cost(width, 1)
         mlp_width = 1 + round((target - narrow) / slope)
         if mlp_width < 1:
             raise UserError(
-                f"strategy.layers = {layers} at width {width} cost more than the U-Net's {target:,} FLOPs a byte; "
-                "lower strategy.width or strategy.layers"
+                f"strategy.layers = {sized.layers} of width {width} cost more than the U-Net's {target:,} FLOPs a "
+                "byte; lower strategy.width or strategy.layers"
             )
-        return sized(layers, mlp_width)
+        return replace(sized, width=width, mlp_width=mlp_width)
 
     def pooling(self, width: int) -> Pooling:
         return NoTokens()

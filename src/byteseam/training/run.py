@@ -138,7 +138,11 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
 def drop_after(path: Path, step: int) -> None:
     """Forget what was written after this step, atomically: a resumed run writes it again."""
     kept = [record for record in read_jsonl(path) if record.get("step", 0) <= step]
+    write_atomically(path, "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept))
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """A whole file or the one before."""
     replacement = path.with_suffix(".partial")
-    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in kept)
     replacement.write_text(text, encoding="utf-8")
     replacement.replace(path)
