@@ -19,7 +19,20 @@ AXES: dict[str, tuple[str, float, Callable[[Cells, Cells], float | None]]] = {
 }
 """What curves are drawn against: title, unit, and how a point's place is found."""
 
-COLOURS = ("#2f74d0", "#c4441c", "#2a8a43", "#8a4fc4", "#b07d00", "#0f8f94", "#c2367f", "#667", "#7a5230", "#5a8f00")
+COLOURS = (
+    "#2f74d0",
+    "#c4441c",
+    "#2a8a43",
+    "#8a4fc4",
+    "#b07d00",
+    "#0f8f94",
+    "#c2367f",
+    "#667080",
+    "#7a5230",
+    "#5a8f00",
+    "#d6306a",
+    "#3b3f9e",
+)
 
 LINE_BYTES = 84
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 300, 52, 34, 10
@@ -149,7 +162,7 @@ def _figure(
             ]
             lines.append((colours[run["label"]], held_out, sorted(points)))
     # The first steps would squeeze all that matters into a corner.
-    values = [y for _, _, points in lines for x, y in points[len(points) // 10 :]]
+    values = [y for _, held_out, points in lines for _, y in points[0 if held_out else len(points) // 4 :]]
     if not values:
         return f"<figure><figcaption>{caption}: nothing yet</figcaption></figure>"
     most_x = max(x for _, _, points in lines for x, _ in points) or 1.0
