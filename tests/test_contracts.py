@@ -420,19 +420,19 @@ def test_bytes_per_token_reaches_the_boundaries(strategy):
 
 
 @pytest.mark.parametrize(
-    ("name", "reached"),
-    # The angles between H-Net's states saturate on random bytes: its rate moves towards the target, and not all the way.
+    ("name", "tolerance"),
     [
-        ("score_function", 0.9),
-        ("entropy", 0.9),
-        ("entropy, relative", 0.9),
-        ("gumbel", 0.9),
-        ("gumbel, even", 0.9),
-        ("hnet", 0.4),
-        ("hnet, even", 0.4),
+        ("score_function", 0.03),
+        ("entropy", 0.03),
+        ("entropy, relative", 0.03),
+        ("gumbel", 0.03),
+        ("gumbel, even", 0.03),
+        # The angles between H-Net's states saturate on random bytes: from 0.41 the rate comes half of the way.
+        ("hnet", 0.15),
+        ("hnet, even", 0.15),
     ],
 )
-def test_the_rate_loss_alone_brings_the_rate(name, reached):
+def test_the_rate_loss_alone_brings_the_rate(name, tolerance):
     strategy = dataclasses.replace(VARIANTS[name], bytes_per_token=6.0)
     model = lively(strategy)
     policy = [*model.policy.parameters()]
@@ -446,7 +446,7 @@ def test_the_rate_loss_alone_brings_the_rate(name, reached):
         optimiser.step()
         decision = lived.rollout.decision
         rates.append(decision.boundary[decision.free].float().mean().item())
-    assert abs(sum(rates[-30:]) / 30 - 1 / 6) < (1 - reached) * abs(rates[0] - 1 / 6)
+    assert sum(rates[-30:]) / 30 == pytest.approx(1 / 6, abs=tolerance)
 
 
 FIELDS = {
@@ -462,7 +462,7 @@ FIELDS = {
     "hnet": ["rate_control_by", "rate_weight"],
     "flat": ["layers", "width", "mlp_width", "window"],
 }
-"""The fields of every strategy beside `bytes_per_token`; that each changes what it names is tested with the strategy."""
+"""The fields of every strategy beside `bytes_per_token`; each one's own tests show that it changes what it names."""
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
