@@ -64,7 +64,7 @@ class MeanPooling(Pooling):
             closed = ended.cumsum(dim=1) - ended
             weight = 1 + closed - closed.detach()
             # A byte belongs to the token that ends at it or next: one further than the token that it reads, unless it
-            # ends one itself. Bytes whose token never ends go to a spare last place.
+            # ends one itself. Bytes whose token never ends go to a place that nobody reads.
             size = parts.token_positions.shape[1]
             token = (parts.segment_ids + (~boundary).long()).clamp(max=size)
             spread = token[..., None].expand(-1, -1, hidden.shape[-1])
@@ -73,7 +73,8 @@ class MeanPooling(Pooling):
             weights = weight.new_zeros(len(weight), size + 1).scatter_add(1, token, weight)[:, :size]
             tokens = sums / weights.clamp(min=0.5)[..., None]
             first = starts.gather(1, parts.token_positions) & parts.token_mask
-            return torch.where(first[..., None], self.null, tokens).to(hidden.dtype)
+            tokens = torch.where(first[..., None], self.null, tokens)
+            return tokens.masked_fill(~parts.token_mask[..., None], 0.0).to(hidden.dtype)
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)
