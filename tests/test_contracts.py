@@ -31,7 +31,8 @@ CONFIG = ModelConfig(
 )
 GIVEN: dict[str, Strategy] = {name: cls(bytes_per_token=3.0) for name, cls in STRATEGIES.items()} | {
     "score_function with history": ScoreFunction(history=4, bytes_per_token=3.0),
-    "whitespace, plain": Whitespace(rule="whitespace"),
+    "score_function, mean": ScoreFunction(pool="mean", bytes_per_token=3.0),
+    "whitespace, plain": Whitespace(rule="whitespace", pool="mean"),
     "entropy, relative": Entropy(rule="relative", bytes_per_token=3.0),
     "bpe, lines": Bpe(within="lines", vocabulary=270),
     "gumbel, even": Gumbel(rate_control_by="even", bytes_per_token=3.0),
@@ -451,13 +452,13 @@ def test_the_rate_loss_alone_brings_the_rate(name, tolerance):
 
 FIELDS = {
     "score_function": None,  # tests/strategies/test_score_function.py
-    "uniform": [],
-    "stride": [],
+    "uniform": ["pool"],
+    "stride": ["pool"],
     "every_byte": [],
-    "whitespace": ["rule"],
-    "regex": [],
-    "entropy": ["rule", "rate_weight"],
-    "bpe": ["vocabulary", "within"],
+    "whitespace": ["pool", "rule"],
+    "regex": ["pool"],
+    "entropy": ["pool", "rule", "rate_weight"],
+    "bpe": ["pool", "vocabulary", "within"],
     "gumbel": ["temperature", "rate_control_by", "rate_weight"],
     "hnet": ["rate_control_by", "rate_weight"],
     "flat": ["layers", "width", "mlp_width", "window"],

@@ -29,6 +29,7 @@ COMMANDS = {
     "segment": ("segment", "show where a run puts token boundaries in a text"),
     "generate": ("generate", "continue a prompt"),
     "prepare": ("prepare", "turn files or a data set into a prepared corpus"),
+    "strategies": ("strategies", "list the ways of placing boundaries"),
     "corpora": ("corpora", "list the corpora that can be used by name"),
     "params": ("params", "count the parameters and FLOPs per byte of a configuration"),
     "demo": ("demo", "train the laptop configuration and watch tokens form"),

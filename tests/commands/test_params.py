@@ -62,6 +62,7 @@ def test_the_answer_in_json_is_exact(answer, tmp_path):
         "early_head": head,
         "policy": width + width + 1,
         "token_model": 2 * (block + 3 * width * 64) + width,
+        "pooling": 0,
         "decoder": block + 3 * width * 32,
         "head": head,
     }
@@ -74,6 +75,7 @@ def test_the_answer_in_json_is_exact(answer, tmp_path):
         "early_head": 2 * width * ids,
         "policy": 2 * width,
         "token_model": 2 * token_block // 4,
+        "pooling": 0,
         "decoder": byte_block,
         "head": 2 * width * ids,
     }
@@ -134,6 +136,36 @@ def test_a_rule_that_learns_nothing(params, answer):
     out = params(*rule)[1]
     assert "rollouts" not in out
     assert "micro-batches" not in out
+
+
+def test_another_rate_than_the_target(params, answer):
+    target, other = answer(), answer("--rate", "0.5")
+    assert other["rate"] == 0.5
+    width = 32
+    # Twice the tokens, of which each meets twice as many.
+    token_block = 2 * (4 * width * width + 3 * width * 64) + 4 * 64 * width
+    assert other["forward_flops_per_byte"]["by_part"]["token_model"] == 2 * token_block // 2
+    for part in ("encoder", "decoder", "head"):
+        assert other["forward_flops_per_byte"]["by_part"][part] == target["forward_flops_per_byte"]["by_part"][part]
+    assert "counted at 2 bytes per token" in params("--rate", "0.5")[1]
+    for rate in ("0", "1.5", "nan"):
+        assert params("--rate", rate)[::2] == (
+            2,
+            f"byteseam: --rate is {float(rate):g}, but tokens per byte lie in (0, 1]\n",
+        )
+
+
+def test_the_flat_model_is_sized_first(answer):
+    unet = answer("--strategy.name", "uniform")
+    flat = answer("--strategy.name", "flat")
+    assert flat["forward_flops_per_byte"]["total"] == pytest.approx(unet["forward_flops_per_byte"]["total"], rel=0.02)
+    assert flat["parameters"]["by_part"]["token_model"] == 32 + answer("--strategy.name=flat")["strategy"]["width"] - 32
+    assert flat["strategy"]["layers"] == 2
+
+
+def test_what_pooling_learns_is_a_part_of_its_own(answer):
+    assert answer("--strategy.name", "hnet")["parameters"]["by_part"]["pooling"] == 32 * 32
+    assert answer("--strategy.name", "gumbel")["parameters"]["by_part"]["pooling"] == 32
 
 
 def test_no_memory_is_taken_for_the_model(answer):

@@ -13,7 +13,8 @@ from byteseam.language_model import LanguageModel
 from byteseam.model.attention import block_size
 from byteseam.model.flops import PARTS, forward_flops, token_model_share, training_flops
 from byteseam.model.pooling import BUCKET
-from byteseam.strategies import ScoreFunction, Uniform, Whitespace
+from byteseam.strategies import STRATEGIES, ScoreFunction, Uniform, Whitespace
+from byteseam.training.objective import decided_by, draw_uniforms
 from byteseam.training.precision import Precision
 from byteseam.training.step import accumulate_gradients
 from byteseam.types import Batch
@@ -56,6 +57,7 @@ def counted(work):
         work()
     found = {name: sum(by_op.values()) for name, by_op in counter.get_flop_counts().items()}
     modules = {part: f"LanguageModel.unet.{part}" for part in PARTS} | {"policy": "LanguageModel.policy.policy"}
+    modules["pooling"] = "LanguageModel.pooling"
     parts = {part: found.get(module, 0) for part, module in modules.items()}
     return parts, found["Global"]
 
@@ -115,6 +117,28 @@ def test_a_training_step_is_counted_with_its_rollouts_and_its_pass_for_statistic
     assert sum(ours.values()) * rows * length == pytest.approx(total, rel=1e-3)
 
 
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_is_counted_at_its_realised_rate(name):
+    config, rows, length = MODELS["narrow"], 4, 1024
+    strategy = STRATEGIES[name](bytes_per_token=4.0).settled(config, length)
+    model = LanguageModel(config, strategy)
+    batch = some_batch(rows, length)
+    uniforms = decided_by(strategy, draw_uniforms(0, 0, strategy.rollouts, rows, length, torch.device("cpu")))
+    decision = model.decide(strategy, model.encode(batch), batch, uniforms[0])
+    # The longest row's tokens are those that all rows are padded to.
+    rate = decision.boundary.sum(1).max().item() / length
+    with torch.no_grad():
+        _, forward = counted(lambda: model(strategy, batch, uniforms[0]))
+    assert sum(forward_flops(config, strategy, length, rate).values()) == pytest.approx(
+        forward / (rows * length), rel=0.02
+    )
+    training = TrainingConfig(length_bytes=length, batch_rows=rows)
+    precision = Precision(torch.device("cpu"), bf16=False)
+    _, step = counted(lambda: accumulate_gradients(model, strategy, batch, uniforms, training, precision))
+    ours = sum(training_flops(config, strategy, length, rate=rate).values())
+    assert ours == pytest.approx(step / (rows * length), rel=0.02)
+
+
 def test_a_step_by_hand():
     config = MODELS["narrow"]
     strategy = ScoreFunction(bytes_per_token=4, samples=5, sample_rows=0.25)
@@ -125,6 +149,7 @@ def test_a_step_by_hand():
     assert forward["embedding"] == 0
     # 4 further rollouts of a quarter of the rows are one more forward pass
     factors = {"embedding": 3, "encoder": 3, "early_head": 3, "policy": 6, "token_model": 4, "decoder": 4, "head": 4}
+    factors["pooling"] = 4
     assert training_flops(config, strategy, 256) == {part: factors[part] * forward[part] for part in PARTS}
 
 

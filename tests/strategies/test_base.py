@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from byteseam.model.pooling import MeanPooling, Pooling
 from byteseam.strategies import STRATEGIES, ScoreFunction, Statistics, Strategy, Uniform, Whitespace
-from byteseam.strategies.base import LOGIT_OF_CERTAINTY, at_progress, fixed_decision, log_odds, resolved
+from byteseam.strategies.base import LOGIT_OF_CERTAINTY, Pooled, at_progress, fixed_decision, log_odds, resolved
 
 POINTS = ((0.0, 1.0), (0.5, 3.0), (0.75, 0.0))
 
@@ -83,7 +84,13 @@ def test_the_table_holds_every_strategy_under_its_own_name():
         children = left.pop().__subclasses__()
         left += children
         found.update(child for child in children if child.__module__.startswith("byteseam."))
-    assert found == set(STRATEGIES.values())
+    assert found - {Pooled} == set(STRATEGIES.values())
+
+
+@pytest.mark.parametrize("name", [name for name, cls in STRATEGIES.items() if issubclass(cls, Pooled)])
+def test_a_token_may_be_its_last_byte_or_the_mean_of_its_bytes(name):
+    last, mean = (STRATEGIES[name](pool=pool).pooling(8) for pool in ("last", "mean"))
+    assert (type(last), type(mean)) == (Pooling, MeanPooling)
 
 
 @pytest.mark.parametrize("cls", STRATEGIES.values())
@@ -109,10 +116,13 @@ def test_log_odds_worked_by_hand():
 
 
 def test_statistics_add_up():
-    one = Statistics(torch.tensor(1.0), torch.tensor([2.0, 3.0]), torch.tensor(4.0), torch.ones(2, 3))
+    one = Statistics(
+        torch.tensor(1.0), torch.tensor([2.0, 3.0]), torch.tensor(5.0), torch.tensor(4.0), torch.ones(2, 3)
+    )
     two = one + one + one
     assert two.targets == 3
     assert two.probability.tolist() == [6, 9]
+    assert two.boundaries == 15
     assert two.policy_decisions == 12
     assert torch.equal(two.returns, 3 * torch.ones(2, 3))
 

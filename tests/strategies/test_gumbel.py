@@ -2,23 +2,15 @@
 
 import pytest
 import torch
-from tiny import TINY_MODEL
+from tiny import TINY_MODEL, packed
 from torch.distributions import Binomial
 
 from byteseam.language_model import LanguageModel
-from byteseam.model.pooling import segments
+from byteseam.model.pooling import MeanPooling, segments
 from byteseam.model.unet import document_starts
 from byteseam.strategies import Gumbel
-from byteseam.strategies.gumbel import BoundaryMLP, MeanPooling, binomial_prior_loss
-from byteseam.types import DOCUMENT_MARK, Batch, Decision, Encoded
-
-
-def packed(*documents: bytes) -> Batch:
-    ids = [each for document in documents for each in (DOCUMENT_MARK, *document)]
-    targets = [each for document in documents for each in (*document, DOCUMENT_MARK)]
-    numbers = [number for number, document in enumerate(documents) for _ in range(len(document) + 1)]
-    byte_ids, target_ids, document_ids = (torch.tensor([each]) for each in (ids, targets, numbers))
-    return Batch(byte_ids, target_ids, torch.ones_like(byte_ids, dtype=torch.bool), document_ids)
+from byteseam.strategies.gumbel import BoundaryMLP, binomial_prior_loss
+from byteseam.types import Batch, Decision, Encoded
 
 
 def decided(strategy: Gumbel, uniforms: torch.Tensor, batch: Batch) -> Decision:

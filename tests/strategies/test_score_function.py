@@ -70,6 +70,12 @@ def shows_bytes_per_token():
     assert pressure[0] != pressure[1]
 
 
+def shows_pool():
+    last, mean = (run(pool=each)[0].rollout for each in ("last", "mean"))
+    assert torch.equal(last.decision.boundary, mean.decision.boundary)
+    assert not torch.allclose(last.nll, mean.nll, atol=1e-3)
+
+
 def shows_history():
     policies = [run(history=each)[2].policy.policy for each in (1, 5)]
     assert [each.linear.out_features for each in policies] == [1, 5]

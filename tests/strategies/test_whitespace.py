@@ -1,26 +1,14 @@
 import pytest
+import tiny
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from byteseam.strategies import Whitespace
 from byteseam.strategies.whitespace import is_space_like, is_white_space
-from byteseam.types import DOCUMENT_MARK, Batch, Encoded
 
 
 def marks(rule: str, *documents: bytes) -> str:
-    """The documents packed into one row: below each byte, ``|`` where a token ends after it; ``M`` at marks."""
-    byte_ids = torch.tensor([[each for document in documents for each in (DOCUMENT_MARK, *document)]])
-    document_ids = (byte_ids == DOCUMENT_MARK).long().cumsum(1)
-    batch = Batch(byte_ids, byte_ids, torch.ones_like(byte_ids, dtype=torch.bool), document_ids)
-    encoded = Encoded(torch.zeros(*byte_ids.shape, 1), torch.zeros(*byte_ids.shape, 1))
-    decision = Whitespace(rule=rule).decide(nn.Module(), encoded, batch, torch.rand(byte_ids.shape))
-    starts = byte_ids[0] == DOCUMENT_MARK
-    assert decision.boundary[0][starts].all()
-    assert torch.equal(decision.free[0], ~starts)
-    assert ((decision.logits > 0) == decision.boundary).all()
-    assert decision.logits.isfinite().all()
-    signs = zip(starts.tolist(), decision.boundary[0].tolist(), strict=True)
-    return "".join("M" if start else "|" if end else "." for start, end in signs)
+    return tiny.marks(Whitespace(rule=rule), *documents)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ TAKES_OVERRIDES = True
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="the run's configuration")
+    parser.add_argument("--rate", type=float, metavar="R", help="count at so many tokens a byte (the target)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -21,12 +22,15 @@ def run(args: argparse.Namespace) -> int:
     """Count and report.
 
     Raises:
-        UserError: for a bad configuration.
+        UserError: for a bad configuration or rate.
     """
     from byteseam.config_file import load
     from byteseam.console import stdout_json
+    from byteseam.errors import UserError
 
-    answer = {"config": args.config, **describe(load(args.config, args.overrides))}
+    if args.rate is not None and not 0 < args.rate <= 1:
+        raise UserError(f"--rate is {args.rate:g}, but tokens per byte lie in (0, 1]")
+    answer = {"config": args.config, **describe(load(args.config, args.overrides), args.rate)}
     if args.json:
         stdout_json(answer)
     else:
@@ -50,21 +54,28 @@ def count_parameters(config: "RunConfig") -> dict[str, int]:
     return counts
 
 
-def describe(config: "RunConfig") -> dict[str, Any]:
+def describe(given: "RunConfig", rate: float | None = None) -> dict[str, Any]:
     """The answer: whole numbers by part with their totals, and what they hold for."""
+    from dataclasses import asdict, replace
+
     from byteseam.model.flops import forward_flops, token_model_share, training_flops
 
-    training, strategy = config.training, config.strategy
+    training = given.training
+    strategy = given.strategy.settled(given.model, training.length_bytes)
+    config = replace(given, strategy=strategy)
+    rate = strategy.rate if rate is None else rate
     micro_batches = training.batch_rows // (training.micro_batch_rows or training.batch_rows)
     columns = {
         "parameters": count_parameters(config),
-        "forward_flops_per_byte": forward_flops(config.model, strategy, training.length_bytes),
-        "training_flops_per_byte": training_flops(config.model, strategy, training.length_bytes, micro_batches),
+        "forward_flops_per_byte": forward_flops(config.model, strategy, training.length_bytes, rate),
+        "training_flops_per_byte": training_flops(config.model, strategy, training.length_bytes, micro_batches, rate),
     }
     return {
         **{name: {"total": sum(by_part.values()), "by_part": by_part} for name, by_part in columns.items()},
         "token_model_share": {name: token_model_share(by_part) for name, by_part in columns.items()},
-        "bytes_per_token": strategy.bytes_per_token,
+        "strategy": {"name": type(strategy).name, **asdict(strategy)},
+        "rate": rate,
+        "bytes_per_token": 1 / rate,
         "length_bytes": training.length_bytes,
         "rollouts": strategy.rollouts,
         "rollout_rows": strategy.rollout_rows,

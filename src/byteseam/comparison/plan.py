@@ -143,7 +143,7 @@ def parse_entries(text: str) -> tuple[Entry, ...]:
     Raises:
         UserError: for what is none, and for two of one label.
     """
-    entries = [_entry(part.strip()) for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
+    entries = [_entry(part.strip()) for part in _outside_brackets(text) if part.strip()]
     if not entries:
         raise UserError("--strategies names no strategy; give some, such as score_function,uniform,whitespace")
     for number, entry in enumerate(entries):
@@ -152,6 +152,17 @@ def parse_entries(text: str) -> tuple[Entry, ...]:
                 f"--strategies has two entries of the label {entry.label!r}; give one another: other:{entry.label}"
             )
     return tuple(entries)
+
+
+def _outside_brackets(text: str) -> Iterator[str]:
+    """The text cut at its commas, but for those within brackets."""
+    depth, start = 0, 0
+    for place, character in enumerate(text):
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth == 0:
+            yield text[start:place]
+            start = place + 1
+    yield text[start:]
 
 
 def _entry(text: str) -> Entry:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from byteseam.comparison.layout import Layout
 from byteseam.comparison.measure import RunResult, measure
+from byteseam.comparison.plan import Entry, Plan
 from byteseam.console import notice
 from byteseam.errors import UserError
 from byteseam.training.loop import Listener, Trainer
@@ -28,11 +29,15 @@ def run(out: Path, label: str, seed: int) -> int:
     """Train and measure one run; exit code 128 + the signal that asked to stop."""
     layout = Layout(out)
     plan = layout.plan()
-    entry = plan.entry(label)
+    with layout.log(plan.entry(label), seed).open("ab") as lock:
+        # A killed comparison leaves its workers at work; the next one's wait here, and find the result.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return train_and_measure(layout, plan, plan.entry(label), seed)
+
+
+def train_and_measure(layout: Layout, plan: Plan, entry: Entry, seed: int) -> int:
+    """See `run`."""
     directory, result = layout.run(entry, seed), layout.result(entry, seed)
-    lock = layout.log(entry, seed).open("ab")
-    # A killed comparison leaves its workers at work; the next one's wait here, and find the result.
-    fcntl.flock(lock, fcntl.LOCK_EX)
     known = RunResult.from_json(result.read_text(encoding="utf-8")) if result.exists() else None
     if known is None:
         config = plan.run_config(entry, seed)

@@ -5,7 +5,7 @@ from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
-from byteseam.model.pooling import Pooling
+from byteseam.model.pooling import MeanPooling, Pooling
 from byteseam.types import Batch, Decision, Encoded, LossTerms, Rollout
 
 if TYPE_CHECKING:
@@ -238,6 +238,17 @@ class Strategy(ABC):
         """What is minimised besides the next-byte losses. Called once a forward pass in training."""
         zero = experience.early_nll.new_zeros(())
         return LossTerms(zero, zero, zero)
+
+
+@dataclass(frozen=True, kw_only=True, config=EXACT)
+class Pooled(Strategy):
+    """A strategy that says where tokens end, and leaves open what a token is made of."""
+
+    pool: Literal["last", "mean"] = "last"
+    """A token is the encoder's vector at its last byte (the paper's U-Net), or the mean over its bytes."""
+
+    def pooling(self, width: int) -> Pooling:
+        return MeanPooling(width) if self.pool == "mean" else Pooling()
 
 
 def fixed_decision(wanted: Bool[Tensor, "B L"], starts: Bool[Tensor, "B L"], mask: Bool[Tensor, "B L"]) -> Decision:

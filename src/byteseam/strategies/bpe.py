@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from byteseam.errors import UserError
 from byteseam.model.unet import document_starts
-from byteseam.strategies.base import EXACT, Strategy, fixed_decision
+from byteseam.strategies.base import EXACT, Pooled, fixed_decision
 from byteseam.types import DOCUMENT_MARK, Batch, Decision, Encoded
 
 LARGEST_VOCABULARY = 65_536
@@ -60,7 +60,7 @@ class Merges(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)
-class Bpe(Strategy):
+class Bpe(Pooled):
     """A boundary at the first byte of every entry of a byte-pair vocabulary but a document's first.
 
     The vocabulary is trained on the training text with the `tokenizers` library; how many of its merges are used is

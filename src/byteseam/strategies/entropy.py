@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from byteseam.model.unet import document_starts
 from byteseam.rl.losses import even_rate_loss
-from byteseam.strategies.base import EXACT, Experience, Schedule, Statistics, Strategy, resolved
+from byteseam.strategies.base import EXACT, Experience, Pooled, Schedule, Statistics, resolved
 from byteseam.types import Batch, Decision, Encoded, LossTerms, total_and_count
 
 FIRST_THRESHOLD_NATS = {"absolute": 2.0, "relative": 0.0}
@@ -25,7 +25,7 @@ class Threshold(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)
-class Entropy(Strategy):
+class Entropy(Pooled):
     """A token ends where the early exit's next-byte entropy, or its rise over the byte before, exceeds a threshold.
 
     Only the threshold is learned: the rate's pressure moves it, and it is stored with the model. BLT's entropies come

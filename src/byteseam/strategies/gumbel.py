@@ -5,13 +5,13 @@ from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from byteseam.model.layers import Norm
-from byteseam.model.pooling import Pooling, Segments
+from byteseam.model.pooling import MeanPooling
 from byteseam.model.unet import document_starts
 from byteseam.rl.losses import bernoulli_entropy, even_rate_loss
 from byteseam.strategies.base import EXACT, Experience, Schedule, Statistics, Strategy, log_odds, resolved
@@ -34,47 +34,6 @@ class BoundaryMLP(nn.Module):
     def forward(self, hidden: Float[Tensor, "B L D"]) -> Float[Tensor, "B L"]:
         with torch.autocast(hidden.device.type, enabled=False):
             return self.outer(F.gelu(self.inner(self.norm(hidden.float()))))[..., 0]
-
-
-class MeanPooling(Pooling):
-    """A token is the mean of its bytes; a document's first token, which has no bytes, is a learned vector.
-
-    Gradients reach the boundaries through the weights of the mean: were the boundary before a byte a little more of
-    one, that byte would weigh more in its token.
-    """
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.null = nn.Parameter(torch.zeros(width))
-        nn.init.normal_(self.null)
-
-    def down(
-        self,
-        hidden: Float[Tensor, "B L D"],
-        parts: Segments,
-        boundary: Bool[Tensor, "B L"],
-        relaxed: Float[Tensor, "B L"] | None,
-        starts: Bool[Tensor, "B L"],
-    ) -> Float[Tensor, "B S D"]:
-        with torch.autocast(hidden.device.type, enabled=False):
-            ended = boundary.float()
-            if relaxed is not None:
-                ended = ended + (relaxed - relaxed.detach())
-            # Tokens that ended strictly before a byte; its value is a whole number, its gradient the relaxed one's.
-            closed = ended.cumsum(dim=1) - ended
-            weight = 1 + closed - closed.detach()
-            # A byte belongs to the token that ends at it or next: one further than the token that it reads, unless it
-            # ends one itself. Bytes whose token never ends go to a place that nobody reads.
-            size = parts.token_positions.shape[1]
-            token = (parts.segment_ids + (~boundary).long()).clamp(max=size)
-            spread = token[..., None].expand(-1, -1, hidden.shape[-1])
-            sums = hidden.new_zeros(len(hidden), size + 1, hidden.shape[-1], dtype=torch.float32)
-            sums = sums.scatter_add(1, spread, weight[..., None] * hidden.float())[:, :size]
-            weights = weight.new_zeros(len(weight), size + 1).scatter_add(1, token, weight)[:, :size]
-            tokens = sums / weights.clamp(min=0.5)[..., None]
-            first = starts.gather(1, parts.token_positions) & parts.token_mask
-            tokens = torch.where(first[..., None], self.null, tokens)
-            return tokens.masked_fill(~parts.token_mask[..., None], 0.0).to(hidden.dtype)
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)

@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from byteseam.model.unet import document_starts
-from byteseam.strategies.base import EXACT, Strategy, fixed_decision
+from byteseam.strategies.base import EXACT, Pooled, fixed_decision
 from byteseam.types import DOCUMENT_MARK, Batch, Decision, Encoded
 
 INSIDE, LETTER, DIGIT, SPACE, LINE, PUNCTUATION, START = range(7)
@@ -23,7 +23,7 @@ MOST_DIGITS = 3
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)
-class Regex(Strategy):
+class Regex(Pooled):
     r"""AU-Net's rule for words, at the byte where it becomes known. Learns nothing.
 
     A boundary where punctuation, a number or line ends begin, at every fourth digit, and at the white space that ends

@@ -19,7 +19,7 @@ from byteseam.rl.losses import (
 )
 from byteseam.rl.returns import continues, discounted_returns
 from byteseam.rl.rewards import early_exit_reward, likelihood_reward
-from byteseam.strategies.base import EXACT, Experience, Schedule, ShareSchedule, Statistics, Strategy, resolved
+from byteseam.strategies.base import EXACT, Experience, Pooled, Schedule, ShareSchedule, Statistics, resolved
 from byteseam.strategies.policy import BoundaryPolicy
 from byteseam.strategies.value import ValueHead
 from byteseam.types import Batch, Decision, Encoded, LossTerms, total_and_count
@@ -35,7 +35,7 @@ class Learned(nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)
-class ScoreFunction(Strategy):
+class ScoreFunction(Pooled):
     """``a[i] ~ Bernoulli(sigmoid(l[i]))``; the policy climbs ``E[sum_i advantage[i] * log pi(a[i])]``.
 
     ``reward[k] = early_nll[k] - nll[k]``; ``G[i] = sum_{k >= i} gamma^(k-i) reward[k]``;

@@ -7,12 +7,12 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from byteseam.model.unet import document_positions, document_starts
-from byteseam.strategies.base import EXACT, Strategy, fixed_decision
+from byteseam.strategies.base import EXACT, Pooled, fixed_decision
 from byteseam.types import Batch, Decision, Encoded
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)
-class Stride(Strategy):
+class Stride(Pooled):
     """A token ends with every `bytes_per_token`-th byte of a document. Learns nothing.
 
     MegaByte takes a whole number; here a fraction alternates between its neighbours, so that any rate can be had:

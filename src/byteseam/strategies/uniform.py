@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from byteseam.model.unet import document_positions, document_starts
-from byteseam.strategies.base import EXACT, Strategy, log_odds
+from byteseam.strategies.base import EXACT, Pooled, log_odds
 from byteseam.types import Batch, Decision, Encoded
 
 BLOCK_BYTES = 100
@@ -16,7 +16,7 @@ BLOCK_BYTES = 100
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)
-class Uniform(Strategy):
+class Uniform(Pooled):
     """Every set of ``round(rate * 100)`` boundaries among 100 bytes is equally likely, redrawn each pass.
 
     The paper draws an exact number over the whole row, which depends on where the row ends. Here the number is exact

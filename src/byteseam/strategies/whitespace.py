@@ -8,7 +8,7 @@ from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
 
 from byteseam.model.unet import document_starts
-from byteseam.strategies.base import EXACT, Strategy, fixed_decision
+from byteseam.strategies.base import EXACT, Pooled, fixed_decision
 from byteseam.types import DOCUMENT_MARK, Batch, Decision, Encoded
 
 
@@ -26,7 +26,7 @@ def is_space_like(byte_ids: Int[Tensor, "B L"]) -> Bool[Tensor, "B L"]:
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)
-class Whitespace(Strategy):
+class Whitespace(Pooled):
     """A token ends with a space. Learns nothing; the rate is what the text makes of it, not `bytes_per_token`.
 
     ``rule = "spacebyte"``: at a space-like byte whose predecessor is not space-like (SpaceByte, Slagle 2024).
