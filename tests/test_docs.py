@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import math
 import re
 import tomllib
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from byteseam.data.corpus import Corpus
 from byteseam.data.documents import Document, Source
 from byteseam.data.prepare import prepare
 from byteseam.evaluation.decide import Mode
+from byteseam.evaluation.segment import segment
 from byteseam.inspect import Record
 from byteseam.language_model import LanguageModel
 from byteseam.model.pooling import segments
@@ -30,6 +32,7 @@ from byteseam.rl.baselines import leave_one_out_over_rollouts
 from byteseam.rl.losses import bernoulli_log_prob, score_function_loss
 from byteseam.rl.rewards import early_exit_reward
 from byteseam.strategies import STRATEGIES, ScoreFunction
+from byteseam.trained import Trained
 from byteseam.training.loop import Listener
 from byteseam.training.run import Run, read_jsonl
 from byteseam.training.start import start_run
@@ -245,6 +248,7 @@ def test_the_paper_is_one_line_away():
 
 ALWAYS = "In every line"
 LEARNS = "If the strategy learns"
+ENTROPY = "If it cuts by entropy"
 POLICY = "While the policy learns"
 VALUE = "With the baseline `value`"
 CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
@@ -259,6 +263,12 @@ CASES: dict[str, tuple[list[str], tuple[str, ...]]] = {
     "still random": (["strategy.random_fraction=0.9"], (ALWAYS, LEARNS)),
     "uniform": (["strategy.name=uniform"], (ALWAYS,)),
     "whitespace": (["strategy.name=whitespace"], (ALWAYS,)),
+    "mean": (["strategy.pool=mean"], (ALWAYS, LEARNS, POLICY)),
+    "gumbel": (["strategy.name=gumbel"], (ALWAYS, LEARNS)),
+    "hnet": (["strategy.name=hnet"], (ALWAYS, LEARNS)),
+    "entropy": (["strategy.name=entropy"], (ALWAYS, ENTROPY)),
+    "bpe": (["strategy.name=bpe", "strategy.vocabulary=260"], (ALWAYS,)),
+    "flat": (["strategy.name=flat"], (ALWAYS,)),
 }
 every_case = pytest.mark.parametrize("case", CASES)
 
@@ -290,7 +300,7 @@ def test_metrics_are_those_documented(run_of, case):
 
 def test_no_key_is_documented_for_nothing():
     headings = {each.heading for each in tables("metrics.md")}
-    assert headings == {ALWAYS, LEARNS, POLICY, VALUE, "Lines of evaluation"}
+    assert headings == {ALWAYS, LEARNS, ENTROPY, POLICY, VALUE, "Lines of evaluation"}
 
 
 def test_loss_terms_are_those_of_the_step_whatever_its_parts(run_of):
@@ -310,9 +320,10 @@ def shape_of(text: str, sizes: dict[str, int]) -> list[int]:
 
 
 def documented_tensors(config: RunConfig) -> dict[str, list[int]]:
-    model, strategy = config.model, config.strategy
-    sizes = {**vars(model), **vars(strategy)}
-    when = {"always", type(strategy).name, getattr(strategy, "baseline", "")}
+    strategy = config.strategy
+    model = strategy.network(config.model)
+    sizes = {**vars(strategy), **vars(model)}
+    when = {"always", type(strategy).name, getattr(strategy, "baseline", ""), getattr(strategy, "pool", "")}
     found = {}
     for name, shape, condition in table("checkpoint-format.md", "model.safetensors", "tensor").rows:
         if condition not in when:
@@ -328,7 +339,7 @@ def documented_tensors(config: RunConfig) -> dict[str, list[int]]:
 def stored_tensors(path: Path) -> dict[str, list[int]]:
     with safe_open(path, "pt") as file:
         found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
-        assert {each.get_dtype() for each in found.values()} == {"F32"}
+        assert {each.get_dtype() for name, each in found.items() if name != "policy.merges"} == {"F32"}
         return {name: each.get_shape() for name, each in found.items()}
 
 
@@ -350,7 +361,10 @@ def test_what_the_optimiser_gathers_is_documented(run_of, case):
     run = run_of(case)
     config = run.config()
     expected = {}
+    without_gradient = {"policy.merges"} | ({"unet.token_norm.weight"} if case == "flat" else set())
     for name, shape in documented_tensors(config).items():
+        if name in without_gradient:
+            continue
         layer = re.match(r"unet\.(encoder|token_model|decoder)\.", name) and len(shape) == 2
         holder = "Muon" if layer and config.training.optimiser == "muon" else "AdamW"
         for key, form, when in table("checkpoint-format.md", "optimiser.safetensors", "tensor").rows:
@@ -400,3 +414,37 @@ def test_every_rule_of_the_split_is_documented():
     from byteseam.data.manifest import SplitRule
 
     assert table("data-format.md", "The split", "`split_rule`").names() == set(get_args(SplitRule))
+
+
+# Adding a strategy
+
+
+def test_the_strategy_of_the_page_runs_through(tiny_toml, tmp_path, monkeypatch):
+    """It is put into the table, trained, scored and asked to cut, as its page says it would be."""
+    page = (ROOT / "docs/adding-a-strategy.md").read_text()
+    source = re.search(r"```python\n(.*?)```", page, re.DOTALL)[1]
+    assert len([line for line in source.splitlines() if line and not line.startswith(("from", "import"))]) <= 30
+    (tmp_path / "byte_table.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(STRATEGIES, "byte_table", importlib.import_module("byte_table").ByteTable)
+    config = load(
+        tiny_toml, ["strategy.name=byte_table", "strategy.policy_weight=2", "training.policy_learning_rate=0.1"]
+    )
+    trainer = start_run(config, tmp_path / "run", Listener())
+    before = trainer.model.policy.weight.detach().clone()
+    evaluation = trainer.train()
+    assert math.isfinite(evaluation.bits_per_byte)
+    assert 0.1 < evaluation.rate < 0.6
+    assert not torch.equal(trainer.model.policy.weight, before)
+    trained = Trained.open(tmp_path / "run")
+    record = segment(
+        trained.model,
+        trained.strategy,
+        b"to be or not",
+        name="page",
+        length_bytes=32,
+        decider=trained.decider("rate", None, 4.0, 0),
+        precision=trained.precision,
+    )
+    assert record.data == b"to be or not"
+    assert record.probability is not None

@@ -16,13 +16,22 @@ import torch
 
 from byteseam.cli import main
 from byteseam.config_file import load
+from byteseam.data.corpus import Corpus
 from byteseam.data.recipes import RECIPES
 from byteseam.errors import UserError
 from byteseam.strategies import STRATEGIES
 from byteseam.training.checkpoint import checkpoints_of
 from byteseam.training.loop import Listener
 from byteseam.training.run import open_run, read_jsonl
-from byteseam.training.start import build_model, choose_passage, portable, resume_run, set_up, start_run
+from byteseam.training.start import (
+    build_model,
+    choose_passage,
+    documents_for_fitting,
+    portable,
+    resume_run,
+    set_up,
+    start_run,
+)
 
 TIMES = ("seconds", "bytes_per_second", "peak_memory_bytes", "window_seconds")
 
@@ -295,3 +304,27 @@ def test_the_passage_is_from_the_middle_of_the_longest_document():
 
 def test_the_configuration_in_the_run_is_the_resolved_one(tiny_run, tiny_config):
     assert load(tiny_run / "config.toml") == tiny_config()
+
+
+def test_what_is_learned_by_counting_is_learned_once_and_also_when_a_kill_came_first(
+    tmp_path, tiny_config, monkeypatch
+):
+    config = tiny_config("strategy.name=bpe", "strategy.vocabulary=262", "training.total_bytes=256")
+    trainer = start_run(config, tmp_path / "run", Listener())
+    merges = trainer.model.policy.merges.clone()
+    assert int((merges[:, 0] >= 0).sum()) == 6
+    # Killed before the first checkpoint: learned again, to the same.
+    again = resume_run(tmp_path / "run", Listener())
+    assert torch.equal(again.model.policy.merges, merges)
+    again.train()
+    # From a checkpoint it is read.
+    monkeypatch.setattr(type(config.strategy), "fit", lambda *_: pytest.fail("learned again"))
+    assert torch.equal(resume_run(tmp_path / "run", Listener()).model.policy.merges, merges)
+
+
+def test_documents_for_fitting_are_spread_and_about_as_many_bytes_as_wanted():
+    corpus = Corpus.of([bytes([number]) * 100 for number in range(50)])
+    found = documents_for_fitting(corpus, 1000)
+    assert [text[0] for text in found] == list(range(0, 50, 5))
+    assert len(documents_for_fitting(corpus, 10**9)) == 50
+    assert documents_for_fitting(Corpus.of([b"x" * 5000]), 100) == [b"x" * 100]

@@ -45,7 +45,7 @@ class Window:
         for name in ("advantage", "return"):
             if f"{name}_square" in values:
                 out[f"{name}_rms_nats"] = math.sqrt(values.pop(f"{name}_square"))
-        for name in ("return_mean", "policy_entropy"):
+        for name in ("return_mean", "policy_entropy", "entropy_threshold"):
             if name in values:
                 out[f"{name}_nats"] = values.pop(name)
         if values.get("rate"):

@@ -52,8 +52,7 @@ def start_run(
     summary = batches.corpus.manifest.summary()
     passage = choose_passage(validation)
     model = build_model(config, precision)
-    if wanted := config.strategy.fit_bytes:
-        config.strategy.fit(model.policy, documents_for_fitting(batches.corpus, wanted))
+    fit_strategy(config, model, batches.corpus)
     optimiser = build_optimiser(model, config.training)
     run = create_run(directory, config, describe_environment(precision, summary), passage)
     return Trainer(config, run, model, optimiser, precision, batches, validation, passage, State(), listener)
@@ -79,7 +78,9 @@ def resume_run(
     check_corpus(directory, batches.corpus)
     model = build_model(config, precision)
     optimiser = build_optimiser(model, config.training)
-    if checkpoint is not None:
+    if checkpoint is None:
+        fit_strategy(config, model, batches.corpus)
+    else:
         load_model(checkpoint, model)
         load_optimiser(checkpoint, model, optimiser)
     drop_after(run.metrics_path, state.step)
@@ -120,6 +121,12 @@ def build_model(config: RunConfig, precision: Precision) -> LanguageModel:
     if compiles(config.training.compile, precision.device, config.training.total_bytes):
         compile_layers(model)
     return model
+
+
+def fit_strategy(config: RunConfig, model: LanguageModel, corpus: Corpus) -> None:
+    """Let the strategy learn what it learns by counting, before the first step."""
+    if wanted := config.strategy.fit_bytes:
+        config.strategy.fit(model.policy, documents_for_fitting(corpus, wanted))
 
 
 def documents_for_fitting(corpus: Corpus, wanted_bytes: int) -> list[bytes]:
