@@ -42,6 +42,18 @@ def test_a_comparison_from_nothing_to_its_page_and_further(compare, tmp_path):
     assert report["entries"][0]["bpe_f1"] is None or 0 < report["entries"][0]["bpe_f1"] < 1
 
 
+def test_a_budget_of_minutes_is_timed_once_and_spent_alike(compare, tmp_path):
+    code, out, err = compare("uniform,stride", "--budget", "minutes=0.01", "--json")
+    assert code == 0, err
+    assert "timing each strategy" in err
+    plan = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    trained = {entry["label"]: entry["bytes_trained"] for entry in json.loads(out)["entries"]}
+    for label, speed in plan["bytes_per_second"].items():
+        assert trained[label] == pytest.approx(0.6 * speed, abs=128)
+    code, out, _ = compare("uniform", "--budget", "minutes=0.01", "--json")
+    assert json.loads((tmp_path / "out" / "comparison.json").read_text()) == plan
+
+
 def test_all_failed_is_an_exit_code_of_its_own(compare):
     code, out, _ = compare("broken:uniform[training.learning_rate=1e30]")
     assert code == 1

@@ -138,6 +138,7 @@ def test_a_budget_of_flops_buys_fewer_bytes_of_what_costs_more():
 def test_a_budget_of_minutes_buys_what_was_measured():
     one = plan(budget=Budget("minutes", 2.0), bytes_per_second={"score_function": 50.0, "gumbel": 40.0})
     assert [one.total_bytes(entry) for entry in one.entries] == [6000.0, 4800.0]
+    assert check(dataclasses.replace(one, bytes_per_second={})).total_bytes(one.entries[0]) == 1000, "not timed yet"
 
 
 def test_a_budget_below_one_step_is_refused():

@@ -8,7 +8,7 @@ from byteseam.evaluation.decide import Decider
 from byteseam.evaluation.evaluate import NotFiniteError, evaluate
 from byteseam.evaluation.segment import segment, text_batch
 from byteseam.language_model import LanguageModel
-from byteseam.strategies import Whitespace
+from byteseam.strategies import STRATEGIES, Whitespace
 from byteseam.training.precision import Precision
 
 FP32 = Precision(torch.device("cpu"), bf16=False)
@@ -157,3 +157,22 @@ def test_a_model_gone_astray_is_one_sentence(made):
                 cut(made, TEXT)
         finally:
             bias[0] = 0.0
+
+
+RULES = [name for name, cls in STRATEGIES.items() if cls.by_rule]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_decides_by_the_place_in_the_text_not_in_a_window(tiny_config, name):
+    config = tiny_config(f"strategy.name={name}", "strategy.bytes_per_token=3.5")
+    strategy = config.strategy.settled(config.model, LENGTH)
+    model = LanguageModel(config.model, strategy)
+    if strategy.fit_bytes:
+        strategy.fit(model.policy, [TEXT] * 20)
+    record = cut((model, strategy), TEXT, "sample")
+    batch = text_batch(TEXT, FP32.device)
+    numbers = Decider("sample").uniforms(strategy, 1, len(TEXT) + 1, 0, FP32.device)
+    with torch.no_grad():
+        whole = model.decide(strategy, model.encode(batch), batch, numbers)
+    assert record.boundary.tolist() == whole.boundary[0, 1:].tolist()
+    assert record.boundary.any()

@@ -11,6 +11,7 @@ from byteseam.evaluation.segment import text_batch
 from byteseam.generation import generate as module
 from byteseam.generation.generate import Sampling, generate
 from byteseam.language_model import LanguageModel
+from byteseam.strategies import STRATEGIES
 from byteseam.training.precision import Precision
 
 FP32 = Precision(torch.device("cpu"), bf16=False)
@@ -177,3 +178,25 @@ def test_a_model_gone_astray_is_one_sentence(tiny_config):
         model.unet.head.linear.bias[3] = float("inf")
     with pytest.raises(NotFiniteError, match=r"^the next byte has no probabilities: the model went astray"):
         run(made)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_goes_on_beyond_the_window_and_a_rule_by_its_place_in_the_text(tiny_config, name):
+    config = tiny_config(f"strategy.name={name}")
+    strategy = config.strategy.settled(config.model, LENGTH).at(1.0)
+    torch.manual_seed(6)
+    model = LanguageModel(config.model, strategy)
+    if strategy.fit_bytes:
+        strategy.fit(model.policy, [b"to be or not to be, that is "] * 20)
+    with torch.no_grad():
+        model.unet.head.linear.bias[256] = -100.0
+    produced = run((model, strategy), max_bytes=50)
+    assert len(produced) == 50
+    assert produced[:20] == run((model, strategy), max_bytes=20)
+    if strategy.by_rule:
+        data = PROMPT + text(produced)
+        numbers = Decider("sample").uniforms(strategy, 1, len(data) + 1, 0, FP32.device)
+        batch = text_batch(data, FP32.device)
+        with torch.no_grad():
+            whole = model.decide(strategy, model.encode(batch), batch, numbers).boundary[0, 1 + len(PROMPT) :]
+        assert [boundary for _, boundary in produced] == whole.tolist()

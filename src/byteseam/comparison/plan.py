@@ -90,7 +90,9 @@ class Plan:
             parts = training.batch_rows // (training.micro_batch_rows or training.batch_rows)
             amount /= sum(training_flops(config.model, strategy, training.length_bytes, parts).values())
         elif self.budget.kind == "minutes":
-            amount *= 60 * self.bytes_per_second.get(entry.label, float("inf"))
+            if entry.label not in self.bytes_per_second:
+                return training.total_bytes  # not timed yet
+            amount *= 60 * self.bytes_per_second[entry.label]
         if amount < (step := training.batch_rows * training.length_bytes):
             raise UserError(
                 f"--budget {self.budget.kind}={self.budget.amount:g} gives {entry.label} {amount:,.0f} bytes, less "

@@ -168,7 +168,7 @@ def measure_speed(out: Path, plan: Plan, jobs: int) -> Plan:
     """The plan with the speed of every entry that has none, measured with as many side by side as will run later.
 
     Raises:
-        UserError: if one cannot be trained at all.
+        UserError: if one cannot be trained at all, or not for one step.
     """
     speeds = dict(plan.bytes_per_second)
     for entry in plan.entries:
@@ -189,6 +189,7 @@ def measure_speed(out: Path, plan: Plan, jobs: int) -> Plan:
         # The slowest: all are to have finished within the minutes.
         speeds[entry.label] = min(float(answer) for answer, _, _ in answers)
         plan = replace(plan, bytes_per_second=dict(speeds))
+        plan.total_bytes(entry)  # refuses minutes that do not pay for a step
         save_plan(out, plan)
     return plan
 

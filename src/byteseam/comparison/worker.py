@@ -8,7 +8,6 @@ import fcntl
 import sys
 import tempfile
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from byteseam.comparison.layout import Layout
@@ -58,7 +57,7 @@ class Says(Listener):
 def timed(out: Path, label: str) -> float:
     """Bytes trained a second, after some steps to warm up; the run is thrown away."""
     plan = Layout(out).plan()
-    config = replace(plan, bytes_per_second={}).run_config(plan.entry(label), plan.seeds[0])
+    config = plan.run_config(plan.entry(label), plan.seeds[0])
     with tempfile.TemporaryDirectory() as scratch:
         trainer = start_run(config, Path(scratch) / "run", Says())
         for _ in range(WARM_UP_STEPS):

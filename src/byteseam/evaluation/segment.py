@@ -1,7 +1,11 @@
 """Cut any bytes into tokens: from (model, bytes) to the plain record that every view is made from."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
 
 from byteseam.evaluation.decide import Decider
 from byteseam.evaluation.evaluate import NotFiniteError
@@ -9,7 +13,7 @@ from byteseam.inspect import Record
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import Strategy
 from byteseam.training.precision import Precision
-from byteseam.types import DOCUMENT_MARK, Batch
+from byteseam.types import DOCUMENT_MARK, Batch, Decision, Encoded
 
 
 def text_batch(data: bytes, device: torch.device) -> Batch:
@@ -20,6 +24,23 @@ def text_batch(data: bytes, device: torch.device) -> Batch:
     mask = torch.ones_like(byte_ids, dtype=torch.bool)
     mask[:, -1] = False
     return Batch(byte_ids.to(device), targets.to(device), mask.to(device), torch.zeros_like(byte_ids).to(device))
+
+
+@torch.no_grad()
+def boundaries_by_rule(
+    model: LanguageModel, strategy: Strategy, data: bytes, numbers: Float[Tensor, "1 L"]
+) -> Bool[Tensor, "1 L"]:
+    """What a strategy that needs no encoder decides on a whole text: its place in the text counts, not in a window."""
+    batch = text_batch(data, numbers.device)
+    nothing = numbers.new_zeros(*numbers.shape, 1)
+    return model.decide(strategy, Encoded(nothing, nothing), batch, numbers).boundary
+
+
+def in_window(decision: Decision, boundary: Bool[Tensor, "1 N"], start: int) -> Decision:
+    """The decision with the boundaries of the whole text; a window's first position is always one."""
+    part = boundary[:, start : start + decision.boundary.shape[1]].clone()
+    part[:, :1] = True
+    return replace(decision, boundary=part)
 
 
 @torch.no_grad()
@@ -45,6 +66,7 @@ def segment(
     boundary, probability = np.zeros(size, np.bool_), np.zeros(size)
     nll, early = np.zeros(size), np.zeros(size)
     numbers = decider.uniforms(strategy, 1, size + 1, 0, precision.device)
+    rule = boundaries_by_rule(model, strategy, data, numbers) if strategy.by_rule else None
     window = max(length_bytes - 1, 2)
     model.eval()
     start = first = 0
@@ -53,10 +75,13 @@ def segment(
         batch = text_batch(data[start:end], precision.device)
         with precision.autocast():
             # Position 0 is the mark; position i + 1 is byte i, and decides whether a token ends there.
-            encoded, rollout = model(strategy, batch, numbers[:, start : end + 1])
+            encoded = model.encode(batch)
+            decision = model.decide(strategy, encoded, batch, numbers[:, start : end + 1])
+            if rule is not None:
+                decision = in_window(decision, rule, start)
+            rollout = model.rollout(encoded, decision, batch)
             early_nll = model.early_nll(encoded, batch)
         fresh, target = slice(first - start, end - start), slice(first, end)
-        decision = rollout.decision
         boundary[target] = decision.boundary[0, 1:].cpu().numpy()[fresh]
         probability[target] = torch.sigmoid(decision.logits[0, 1:].float()).cpu().numpy()[fresh]
         nll[target] = rollout.nll[0, :-1].cpu().numpy()[fresh]

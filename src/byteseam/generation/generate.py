@@ -7,7 +7,7 @@ import torch
 
 from byteseam.evaluation.decide import Decider
 from byteseam.evaluation.evaluate import NotFiniteError
-from byteseam.evaluation.segment import text_batch
+from byteseam.evaluation.segment import boundaries_by_rule, in_window, text_batch
 from byteseam.generation.sampling import next_id_probabilities
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import Strategy
@@ -56,9 +56,13 @@ def generate(
         with precision.autocast():
             encoded = model.encode(batch)
             decision = model.decide(strategy, encoded, batch, numbers[:, start : len(data) + 1])
+            if strategy.by_rule:
+                rule = boundaries_by_rule(model, strategy, bytes(data), numbers[:, : len(data) + 1])
+                decision = in_window(decision, rule, start)
             logits = model.logits(encoded, decision, batch)[0, -1].cpu()
-        # Decided: from now on drawn again below any probability, or never.
-        numbers[:, start + 1 : len(data) + 1] = 1.0 - decision.boundary[:, 1:].float()
+        if not strategy.by_rule:
+            # Decided: from now on drawn again below any probability, or never.
+            numbers[:, start + 1 : len(data) + 1] = 1.0 - decision.boundary[:, 1:].float()
         if not bool(logits.isfinite().all()):
             raise NotFiniteError("the next byte has no probabilities: the model went astray in training")
         if pending is not None:

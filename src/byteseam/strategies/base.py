@@ -142,6 +142,8 @@ class Strategy(ABC):
     """True if boundaries are drawn at random whatever the bytes: a threshold means nothing to it."""
     steered: ClassVar[bool] = True
     """True if `bytes_per_token` is what comes out; False for rules whose rate is what the text makes of it."""
+    by_rule: ClassVar[bool] = False
+    """True if it decides from bytes, their places and random numbers alone, without the encoder's states."""
     whole_bytes: ClassVar[bool] = False
     """True if every byte is a token of its own by definition: then there is no rate to compare."""
     fit_bytes: ClassVar[int] = 0

@@ -77,6 +77,7 @@ class Bpe(Pooled):
     learns: ClassVar[str] = "a vocabulary, by counting pairs in the training text"
     rate_control: ClassVar[str] = "the vocabulary's size is found for the rate"
     source: ClassVar[str] = "Sennrich et al. 2016; guidance as in arXiv 2602.13940"
+    by_rule: ClassVar[bool] = True
     fit_bytes: ClassVar[int] = 8_000_000
 
     vocabulary: int | None = Field(default=None, ge=256, le=LARGEST_VOCABULARY)

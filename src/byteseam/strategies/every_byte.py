@@ -22,6 +22,7 @@ class EveryByte(Strategy):
     name: ClassVar[str] = "every_byte"
     rate_control: ClassVar[str] = "none: one token a byte"
     source: ClassVar[str] = "a byte-level model inside the U-Net"
+    by_rule: ClassVar[bool] = True
     steered: ClassVar[bool] = False
     whole_bytes: ClassVar[bool] = True
 

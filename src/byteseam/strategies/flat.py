@@ -54,6 +54,7 @@ class Flat(Strategy):
     name: ClassVar[str] = "flat"
     rate_control: ClassVar[str] = "none: one token a byte"
     source: ClassVar[str] = "a byte-level transformer of equal FLOPs"
+    by_rule: ClassVar[bool] = True
     steered: ClassVar[bool] = False
     whole_bytes: ClassVar[bool] = True
 

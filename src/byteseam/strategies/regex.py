@@ -34,6 +34,7 @@ class Regex(Pooled):
 
     name: ClassVar[str] = "regex"
     source: ClassVar[str] = "AU-Net (Videau et al. 2025, arXiv 2506.14761)"
+    by_rule: ClassVar[bool] = True
     steered: ClassVar[bool] = False
 
     def decide(self, policy: nn.Module, encoded: Encoded, batch: Batch, uniforms: Float[Tensor, "B L"]) -> Decision:

@@ -22,6 +22,7 @@ class Stride(Pooled):
     name: ClassVar[str] = "stride"
     rate_control: ClassVar[str] = "exact"
     source: ClassVar[str] = "MegaByte (Yu et al. 2023, arXiv 2305.07185)"
+    by_rule: ClassVar[bool] = True
 
     def decide(self, policy: nn.Module, encoded: Encoded, batch: Batch, uniforms: Float[Tensor, "B L"]) -> Decision:
         """Counts the bytes since the document's start; certain."""

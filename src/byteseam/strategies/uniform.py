@@ -27,6 +27,7 @@ class Uniform(Pooled):
     name: ClassVar[str] = "uniform"
     rate_control: ClassVar[str] = "exact in every 100 bytes"
     source: ClassVar[str] = "Dauncey and Wattenhofer 2026 (their control)"
+    by_rule: ClassVar[bool] = True
     random: ClassVar[bool] = True
     sampled: ClassVar[bool] = True
 

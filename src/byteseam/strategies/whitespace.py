@@ -35,6 +35,7 @@ class Whitespace(Pooled):
 
     name: ClassVar[str] = "whitespace"
     source: ClassVar[str] = "SpaceByte (Slagle 2024, arXiv 2404.14408)"
+    by_rule: ClassVar[bool] = True
     steered: ClassVar[bool] = False
 
     rule: Literal["spacebyte", "whitespace"] = "spacebyte"
