@@ -1,7 +1,14 @@
-"""The scripts behind docs/results.md that are quick enough to run."""
+"""The scripts behind docs/results.md that are quick enough to run, and the commands of those that are not."""
 
+import json
+import os
 import shutil
+import subprocess
 from pathlib import Path
+
+from byteseam import cli
+from byteseam.commands import compare
+from byteseam.comparison.plan import check
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -23,3 +30,26 @@ def test_steps_of_every_length_are_timed(python, tiny_toml):
     assert [line.split(" | ")[0] for line in done.stdout.splitlines() if " x " in line] == [
         f"| {8192 // length} x {length}" for length in (256, 512, 1024, 2048, 4096, 8192)
     ]
+
+
+def test_every_comparison_of_the_rivals_could_run(tmp_path):
+    """The script calls what stands in for the command line; what it asks for is then planned by the real one."""
+    fake = tmp_path / "byteseam"
+    fake.write_text("#!/bin/sh\npython3 -c 'import json, sys; print(json.dumps(sys.argv[1:]))' \"$@\"\n")
+    fake.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [BENCHMARKS / "rivals.sh", tmp_path / "out"],
+        cwd=BENCHMARKS.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    calls = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(calls) == 8
+    for call in calls:
+        assert call[0] == "compare"
+        arguments = cli._parse("compare", compare, call[1:])
+        arguments.config = BENCHMARKS.parent / arguments.config
+        check(compare.wanted(arguments))

@@ -15,14 +15,17 @@ def decide(document_ids: Tensor, uniforms: Tensor, bytes_per_token: float = 5.0)
     return Uniform(bytes_per_token=bytes_per_token).decide(nn.Module(), encoded, batch, uniforms)
 
 
-@pytest.mark.parametrize(("bytes_per_token", "quota"), [(5, 20), (2, 50), (1, 100), (3, 33), (100, 1), (1e6, 0)])
-def test_the_number_in_every_full_block_is_exact(bytes_per_token, quota):
-    document_ids = torch.zeros(8, 351, dtype=torch.int64)
-    boundary = decide(document_ids, torch.rand(8, 351), bytes_per_token).boundary
+@pytest.mark.parametrize(
+    ("bytes_per_token", "block", "quota"),
+    [(5, 100, 20), (2, 100, 50), (1, 100, 100), (3, 99, 33), (6, 102, 17), (100, 100, 1), (300, 300, 1)],
+)
+def test_the_number_in_every_full_block_is_exact(bytes_per_token, block, quota):
+    length = 3 * block + 51
+    boundary = decide(torch.zeros(8, length, dtype=torch.int64), torch.rand(8, length), bytes_per_token).boundary
     assert boundary[:, 0].all()
-    blocks = boundary[:, 1:301].unflatten(1, (3, 100)).sum(2)
+    blocks = boundary[:, 1 : 1 + 3 * block].unflatten(1, (3, block)).sum(2)
     assert (blocks == quota).all()
-    assert (boundary[:, 301:].sum(1) <= quota).all()
+    assert (boundary[:, 1 + 3 * block :].sum(1) <= quota).all()
 
 
 def test_blocks_start_anew_with_every_document():

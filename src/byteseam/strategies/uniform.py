@@ -12,20 +12,20 @@ from byteseam.strategies.base import EXACT, Pooled, log_odds
 from byteseam.types import Batch, Decision, Encoded
 
 BLOCK_BYTES = 100
-"""Bytes over which the number of boundaries is exact."""
+"""About how many bytes make a block, in which the number of boundaries is exact; more where a token is longer."""
 
 
 @dataclass(frozen=True, kw_only=True, config=EXACT)
 class Uniform(Pooled):
-    """Every set of ``round(rate * 100)`` boundaries among 100 bytes is equally likely, redrawn each pass.
+    """Every set of so many boundaries among the bytes of a block is equally likely, redrawn each pass.
 
     The paper draws an exact number over the whole row, which depends on where the row ends. Here the number is exact
-    in each block of 100 bytes of a document, drawn byte by byte (selection sampling, Knuth's algorithm S), so that
-    the decisions on a prefix are the prefix of the decisions. Learns nothing.
+    in each block of a document, of the whole tokens that come nearest to 100 bytes, drawn byte by byte (selection
+    sampling, Knuth's algorithm S), so that the decisions on a prefix are the prefix of the decisions. Learns nothing.
     """
 
     name: ClassVar[str] = "uniform"
-    rate_control: ClassVar[str] = "exact in every 100 bytes"
+    rate_control: ClassVar[str] = "exact in every 100 bytes or so"
     source: ClassVar[str] = "Dauncey and Wattenhofer 2026 (their control)"
     by_rule: ClassVar[bool] = True
     random: ClassVar[bool] = True
@@ -35,13 +35,14 @@ class Uniform(Pooled):
         """A boundary where ``uniform < (still to place in the block) / (bytes left in the block)``."""
         starts = document_starts(batch.document_ids)
         # The document mark is position 0 and no choice; blocks count from the first byte.
-        place = (document_positions(batch.document_ids) - 1) % BLOCK_BYTES
-        quota = round(self.rate * BLOCK_BYTES)
+        quota = max(1, round(BLOCK_BYTES * self.rate))
+        block = round(quota * self.bytes_per_token)
+        place = (document_positions(batch.document_ids) - 1) % block
         boundary = starts.clone()
         left = place.new_full(place.shape[:1], quota)
         for index in range(uniforms.shape[1]):
             left = left.where(place[:, index] != 0, quota)
-            drawn = uniforms[:, index] * (BLOCK_BYTES - place[:, index]) < left
+            drawn = uniforms[:, index] * (block - place[:, index]) < left
             drawn = drawn & ~starts[:, index]
             boundary[:, index] |= drawn
             left = left - drawn.to(left.dtype)

@@ -1,0 +1,27 @@
+#!/bin/sh
+# The comparisons of docs/results.md, section 4: every rival on three corpora, the paper's ablation, and the flat model
+# with more text. About four hours of one core; every part can be interrupted and called again.
+#
+#   benchmarks/rivals.sh OUT [JOBS]
+set -eu
+out=$1
+jobs=${2:-1}
+compare() { byteseam compare configs/laptop.toml --jobs "$jobs" --training.threads 1 "$@"; }
+
+rivals='score_function,mean:score_function[pool=mean],uniform,gumbel,bpe,whitespace,hnet'
+others='hnet-w1:hnet[rate_weight=1],flat,entropy,stride,regex,every_byte'
+
+compare --strategies "$rivals,uniform-mean:uniform[pool=mean]" --seeds 2 --budget bytes=1.5M --out "$out/gutenberg"
+compare --strategies "$others" --reference score_function --budget bytes=1.5M --out "$out/gutenberg"
+for source in python-stdlib chinese-gold; do
+    compare --strategies "$rivals" --seeds 2 --budget bytes=1M --data.source $source --out "$out/$source"
+    compare --strategies "$others" --reference score_function --budget bytes=1M --data.source $source --out "$out/$source"
+done
+
+# The paper's ablation: its estimator with a history of 8, one thing changed at a time.
+paper='baseline=batch;history=8'
+compare --budget bytes=1M --out "$out/ablation" --strategies "paper:score_function[$paper],\
+gamma1:score_function[$paper;gamma=1.0],nobatch:score_function[baseline=none;history=8],\
+noearly:score_function[$paper;early_exit=false],w1:score_function[baseline=batch],norate:score_function[$paper;rate_weight=0.0]"
+
+compare --strategies 'flat,mean:score_function[pool=mean]' --budget bytes=3M --out "$out/longer"
