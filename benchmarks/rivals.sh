@@ -9,7 +9,7 @@ jobs=${2:-1}
 compare() { byteseam compare configs/laptop.toml --jobs "$jobs" --training.threads 1 "$@"; }
 
 rivals='score_function,mean:score_function[pool=mean],uniform,gumbel,bpe,whitespace,hnet'
-others='hnet-w1:hnet[rate_weight=1],flat,entropy,stride,regex,every_byte'
+others='bpe-mean:bpe[pool=mean],hnet-w1:hnet[rate_weight=1],flat,entropy,stride,regex,every_byte'
 
 compare --strategies "$rivals,uniform-mean:uniform[pool=mean]" --seeds 2 --budget bytes=1.5M --out "$out/gutenberg"
 compare --strategies "$others" --reference score_function --budget bytes=1.5M --out "$out/gutenberg"
