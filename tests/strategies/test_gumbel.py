@@ -49,7 +49,7 @@ def test_the_mlp_starts_near_the_rate():
 
 def pooled(hidden, boundary, relaxed, document_ids):
     pooling = MeanPooling(hidden.shape[-1])
-    return pooling, pooling.down(hidden, segments(boundary), boundary, relaxed, document_starts(document_ids))
+    return pooling, pooling.down(hidden, segments(boundary, starts=document_starts(document_ids), relaxed=relaxed))
 
 
 def test_a_token_is_the_mean_of_its_bytes_and_a_documents_first_the_null_vector():

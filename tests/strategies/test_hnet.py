@@ -38,7 +38,8 @@ def smoothed(boundary, relaxed, document_ids, hidden, tokens, residual=None):
     pooling = Smoothing(hidden.shape[-1])
     if residual is not None:
         torch.nn.init.constant_(pooling.residual.weight, residual)
-    return pooling.up(hidden, tokens, segments(boundary), boundary, relaxed, document_starts(document_ids))
+    parts = segments(boundary, starts=document_starts(document_ids), relaxed=relaxed)
+    return pooling.up(hidden, tokens, parts)
 
 
 def test_bytes_read_the_average_and_nothing_else_at_first():

@@ -20,12 +20,24 @@ class Segments:
     """int64, the index in the row of the byte that ends the token; 0 on padding."""
     token_mask: Bool[Tensor, "B S"]
     """False on padding, which stands at the end of a row."""
+    boundary: Bool[Tensor, "B L"]
+    """What was cut: True where a token ends after this position."""
+    starts: Bool[Tensor, "B L"]
+    """True at the first position of every document, which is always a boundary."""
+    relaxed: Float[Tensor, "B L"] | None
+    """`byteseam.types.Decision.relaxed`."""
 
 
-def segments(boundary: Bool[Tensor, "B L"], bucket: int = BUCKET) -> Segments:
+def segments(
+    boundary: Bool[Tensor, "B L"],
+    bucket: int = BUCKET,
+    starts: Bool[Tensor, "B L"] | None = None,
+    relaxed: Float[Tensor, "B L"] | None = None,
+) -> Segments:
     """Index tensors for a segmentation whose first position is always a boundary.
 
-    The number of tokens S is the longest row's, rounded up to `bucket` (one host synchronisation).
+    Without `starts` a row is one document. The number of tokens S is the longest row's, rounded up to `bucket` (one
+    host synchronisation).
     """
     rows, length = boundary.shape
     order = torch.cumsum(boundary, dim=1, dtype=torch.int64)
@@ -38,7 +50,9 @@ def segments(boundary: Bool[Tensor, "B L"], bucket: int = BUCKET) -> Segments:
     bytes_index = torch.arange(length, device=boundary.device).expand(rows, length)
     token_positions = bytes_index.new_zeros(rows, tokens + 1).scatter_(1, slots, bytes_index)[:, :tokens]
     token_mask = torch.arange(tokens, device=boundary.device) < counts[:, None]
-    return Segments(segment_ids, token_positions, token_mask)
+    if starts is None:
+        starts = (torch.arange(length, device=boundary.device) == 0).expand_as(boundary)
+    return Segments(segment_ids, token_positions, token_mask, boundary, starts, relaxed)
 
 
 def select(hidden: Float[Tensor, "B L D"], token_positions: Int[Tensor, "B S"]) -> Float[Tensor, "B S D"]:
@@ -57,30 +71,12 @@ class Pooling(nn.Module):
     Causal: a token may use the bytes up to its last one, and reaches bytes from that one on.
     """
 
-    def down(
-        self,
-        hidden: Float[Tensor, "B L D"],
-        parts: Segments,
-        boundary: Bool[Tensor, "B L"],
-        relaxed: Float[Tensor, "B L"] | None,
-        starts: Bool[Tensor, "B L"],
-    ) -> Float[Tensor, "B S D"]:
-        """One vector a token.
-
-        Args:
-            relaxed: `byteseam.types.Decision.relaxed`.
-            starts: True at the first position of every document, which is always a boundary.
-        """
+    def down(self, hidden: Float[Tensor, "B L D"], parts: Segments) -> Float[Tensor, "B S D"]:
+        """One vector a token, from what the encoder wrote."""
         return select(hidden, parts.token_positions)
 
     def up(
-        self,
-        hidden: Float[Tensor, "B L D"],
-        tokens: Float[Tensor, "B S D"],
-        parts: Segments,
-        boundary: Bool[Tensor, "B L"],
-        relaxed: Float[Tensor, "B L"] | None,
-        starts: Bool[Tensor, "B L"],
+        self, hidden: Float[Tensor, "B L D"], tokens: Float[Tensor, "B S D"], parts: Segments
     ) -> Float[Tensor, "B L D"]:
         """What the decoder reads, from what the encoder wrote and what the token model made of the tokens."""
         return hidden + distribute(tokens, parts.segment_ids)
@@ -98,30 +94,23 @@ class MeanPooling(Pooling):
         self.null = nn.Parameter(torch.zeros(width))
         nn.init.normal_(self.null)
 
-    def down(
-        self,
-        hidden: Float[Tensor, "B L D"],
-        parts: Segments,
-        boundary: Bool[Tensor, "B L"],
-        relaxed: Float[Tensor, "B L"] | None,
-        starts: Bool[Tensor, "B L"],
-    ) -> Float[Tensor, "B S D"]:
+    def down(self, hidden: Float[Tensor, "B L D"], parts: Segments) -> Float[Tensor, "B S D"]:
         with torch.autocast(hidden.device.type, enabled=False):
-            ended = boundary.float()
-            if relaxed is not None:
-                ended = ended + (relaxed - relaxed.detach())
+            ended = parts.boundary.float()
+            if parts.relaxed is not None:
+                ended = ended + (parts.relaxed - parts.relaxed.detach())
             # Tokens that ended strictly before a byte; its value is a whole number, its gradient the relaxed one's.
             closed = ended.cumsum(dim=1) - ended
             weight = 1 + closed - closed.detach()
             # A byte belongs to the token that ends at it or next: one further than the token that it reads, unless it
             # ends one itself. Bytes whose token never ends go to a place that nobody reads.
             size = parts.token_positions.shape[1]
-            token = (parts.segment_ids + (~boundary).long()).clamp(max=size)
+            token = (parts.segment_ids + (~parts.boundary).long()).clamp(max=size)
             spread = token[..., None].expand(-1, -1, hidden.shape[-1])
             sums = hidden.new_zeros(len(hidden), size + 1, hidden.shape[-1], dtype=torch.float32)
             sums = sums.scatter_add(1, spread, weight[..., None] * hidden.float())[:, :size]
             weights = weight.new_zeros(len(weight), size + 1).scatter_add(1, token, weight)[:, :size]
             tokens = sums / weights.clamp(min=0.5)[..., None]
-            first = starts.gather(1, parts.token_positions) & parts.token_mask
+            first = parts.starts.gather(1, parts.token_positions) & parts.token_mask
             tokens = torch.where(first[..., None], self.null, tokens)
             return tokens.masked_fill(~parts.token_mask[..., None], 0.0).to(hidden.dtype)

@@ -115,7 +115,7 @@ class UNet(nn.Module):
             pooling: how bytes become tokens and tokens reach bytes; selecting and adding, unless given.
         """
         pooling = pooling or Pooling()
-        parts, starts = segments(boundary), document_starts(document_ids)
+        parts = segments(boundary, starts=document_starts(document_ids), relaxed=relaxed)
         positions = document_positions(document_ids)
         token_documents = document_ids.gather(1, parts.token_positions).masked_fill(~parts.token_mask, -1)
         rotary = rotary_table(
@@ -123,9 +123,9 @@ class UNet(nn.Module):
             self.config.width // self.config.heads,
             self.config.rotary_base,
         )
-        tokens = pooling.down(hidden, parts, boundary, relaxed, starts)
+        tokens = pooling.down(hidden, parts)
         tokens = self.token_norm(self.token_model(tokens, FullCausal.build(token_documents), rotary))
-        mixed = pooling.up(hidden, tokens, parts, boundary, relaxed, starts)
+        mixed = pooling.up(hidden, tokens, parts)
         return self.head(self.decoder(mixed, *self.byte_context(document_ids)))
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 from torch import Tensor, nn
@@ -29,13 +29,7 @@ class NoTokens(Pooling):
     """There is no token model: bytes go on as they are."""
 
     def up(
-        self,
-        hidden: Float[Tensor, "B L D"],
-        tokens: Float[Tensor, "B S D"],
-        parts: Segments,
-        boundary: Bool[Tensor, "B L"],
-        relaxed: Float[Tensor, "B L"] | None,
-        starts: Bool[Tensor, "B L"],
+        self, hidden: Float[Tensor, "B L D"], tokens: Float[Tensor, "B S D"], parts: Segments
     ) -> Float[Tensor, "B L D"]:
         return hidden
 

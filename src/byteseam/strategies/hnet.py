@@ -59,19 +59,16 @@ class Smoothing(Pooling):
         nn.init.zeros_(self.residual.weight)
 
     def up(
-        self,
-        hidden: Float[Tensor, "B L D"],
-        tokens: Float[Tensor, "B S D"],
-        parts: Segments,
-        boundary: Bool[Tensor, "B L"],
-        relaxed: Float[Tensor, "B L"] | None,
-        starts: Bool[Tensor, "B L"],
+        self, hidden: Float[Tensor, "B L D"], tokens: Float[Tensor, "B S D"], parts: Segments
     ) -> Float[Tensor, "B L D"]:
+        relaxed = parts.relaxed
         assert relaxed is not None
         with torch.autocast(hidden.device.type, enabled=False):
-            weight = relaxed.clamp(SMALLEST, 1 - SMALLEST).masked_fill(starts, 1.0).gather(1, parts.token_positions)
+            weight = (
+                relaxed.clamp(SMALLEST, 1 - SMALLEST).masked_fill(parts.starts, 1.0).gather(1, parts.token_positions)
+            )
             smooth = distribute(moving_average(tokens.float(), weight), parts.segment_ids)
-            confidence = torch.where(boundary, relaxed, 1 - relaxed)
+            confidence = torch.where(parts.boundary, relaxed, 1 - relaxed)
             straight = confidence + (1 - confidence).detach()
             return smooth * straight[..., None] + self.residual(hidden.float())
 
