@@ -22,7 +22,7 @@ LAYERS = (
     {"config"},
     {"config_file", "data", "language_model"},
     {"training", "evaluation", "generation", "inspect", "estimator_check", "serve", "integrations"},
-    {"trained"},
+    {"gradient_check", "trained"},
     {"comparison"},
     {"commands"},
     {"cli"},

@@ -32,6 +32,7 @@ COMMANDS = {
     "strategies": ("strategies", "list the ways of placing boundaries"),
     "corpora": ("corpora", "list the corpora that can be used by name"),
     "params": ("params", "count the parameters and FLOPs per byte of a configuration"),
+    "gradcheck": ("gradcheck", "check every gradient estimator against the exact gradient"),
     "demo": ("demo", "train the laptop configuration and watch tokens form"),
 }
 """Command -> (module in `byteseam.commands`, one line of help)."""

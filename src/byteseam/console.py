@@ -24,6 +24,14 @@ def stderr_console() -> "Console":
     return Steadfast(stderr=True, highlight=False)
 
 
+def stdout_width(otherwise: int) -> int:
+    """Columns of the terminal that answers go to; another number where they go to a file or a pipe."""
+    from rich.console import Console
+
+    console = Console()
+    return console.width if console.is_terminal else otherwise
+
+
 def notice(message: str) -> None:
     """Tell the user something in passing, on stderr; no markup, so that any text can stand in it."""
     stderr_console().print(message, markup=False, soft_wrap=True)

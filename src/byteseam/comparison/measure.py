@@ -62,7 +62,7 @@ class RunResult:
     boundaries: str
     """Of the agreement text: packed bits, base64."""
     gold: dict[str, float] | None
-    """Precision, recall and F1 against known words, where the corpus has them."""
+    """Precision, recall and F1 against known words, where the corpus has them, and F1 one byte later."""
     matched: dict[str, Any] | None
     """With ``--match-rate``: threshold, rate, bits per byte and those of the documents."""
     probes: dict[str, float]
@@ -200,18 +200,28 @@ def probe_one(trained: Trained, corpus: Corpus, probe: str, max_bytes: float | N
 
 
 def gold_agreement(trained: Trained, corpus: Corpus, most: int = AGREEMENT_BYTES) -> dict[str, float]:
-    """Boundaries against the ends of known words, over held-out text."""
+    """Boundaries against the ends of known words, over held-out text.
+
+    ``later_f1`` is against the first byte of the next word: there a strategy cuts that has to see that a word began.
+    """
     archive = RECIPES[GOLD_CORPUS].archive
     assert archive is not None
     ends = {gold.text: gold.word_ends for gold in gold_words(fetch(archive))}
-    total = Match(0, 0, 0)
+    total, later = Match(0, 0, 0), Match(0, 0, 0)
     for text in agreement_texts(corpus, most):
         # The last text may be cut; its words are then those of the whole that ends later.
         whole = text if text in ends else next(known for known in ends if known.startswith(text))
         gold = np.zeros(len(text), np.bool_)
         gold[np.array([end - 1 for end in ends[whole] if end <= len(text)], np.int64)] = True
-        total += match(cut(trained, text).boundary, gold)
-    return {"precision": total.precision.value, "recall": total.recall.value, "f1": total.f1.value}
+        boundary = cut(trained, text).boundary
+        total += match(boundary, gold)
+        later += match(boundary, np.concatenate([[False], gold[:-1]]))
+    return {
+        "precision": total.precision.value,
+        "recall": total.recall.value,
+        "f1": total.f1.value,
+        "later_f1": later.f1.value,
+    }
 
 
 def curve(directory: Path) -> list[dict[str, float]]:

@@ -103,6 +103,7 @@ def row(
         "agreement": {name: mean(of_agreement(name)) for name in first.agreement},
         "bpe_f1": None if bpe is None else mean(lambda result: f1(result.boundary(len(bpe)), bpe)),
         "gold_f1": mean(lambda result: None if result.gold is None else result.gold["f1"]),
+        "gold_later_f1": mean(lambda result: None if result.gold is None else result.gold["later_f1"]),
         "probes": {name: mean(of_probe(name)) for name in first.probes},
         "matched": matched(runs, reference),
     }

@@ -5,6 +5,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+from byteseam.console import stdout_width
+
 Cells = dict[str, Any]
 
 
@@ -66,6 +68,7 @@ BOUNDARY_COLUMNS: dict[str, Callable[[Cells], str]] = {
     "word ends": _number(".2f", "agreement", "word_end_share"),
     "BPE F1": _number(".2f", "bpe_f1"),
     "gold F1": _number(".2f", "gold_f1"),
+    "a byte later": _number(".2f", "gold_later_f1"),
     "in character": _number(".3f", "agreement", "boundary_inside_character_share"),
     "matched": _number(".3f", "matched", "bits_per_byte"),
     "matched vs ref": _number("+.3f", "matched", "difference", "mean"),
@@ -118,7 +121,7 @@ def to_terminal(report: Cells) -> str:
     from rich.table import Table as Shown
 
     written = io.StringIO()
-    console = Console(file=written, highlight=False, markup=False, width=console_width())
+    console = Console(file=written, highlight=False, markup=False, width=stdout_width(160))
     for titles, rows in tables(report):
         shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for number, title in enumerate(titles):
@@ -129,14 +132,6 @@ def to_terminal(report: Cells) -> str:
     for note in notes(report):
         console.print(note, soft_wrap=True)
     return written.getvalue().rstrip("\n")
-
-
-def console_width() -> int:
-    """The terminal's, or enough for the tables in a file."""
-    from rich.console import Console
-
-    console = Console()
-    return console.width if console.is_terminal else 160
 
 
 def to_markdown(report: Cells) -> str:
