@@ -82,6 +82,7 @@ def print_table(rows: "list[Row]") -> None:
     table.add_column("estimator", no_wrap=True)
     for title in (
         "gamma",
+        "estimates",
         "z",
         "bias",
         "predicted",
@@ -98,6 +99,7 @@ def print_table(rows: "list[Row]") -> None:
         table.add_row(
             row.estimator,
             "" if row.gamma is None else f"{row.gamma:g}",
+            row.aim,
             "" if row.standard_errors is None else f"{row.standard_errors:.1f}",
             f"{row.bias:.2f}",
             "" if row.predicted_bias is None else f"{row.predicted_bias:.2f}",
@@ -108,7 +110,7 @@ def print_table(rows: "list[Row]") -> None:
             "" if paper is None else f"{paper:.2f}",
             row.verdict,
         )
-    Console(highlight=False, markup=False, width=stdout_width(140)).print(table)
+    Console(highlight=False, markup=False, width=stdout_width(150)).print(table)
     print(
         "z: standard errors between the mean of the draws and what the estimator aims at, at the byte where it is\n"
         "furthest. Bias: distance from the true gradient over its norm; predicted: by the discount alone. Cosine: of\n"
