@@ -75,6 +75,9 @@ def test_entries(text, entries):
         ("a b:uniform,a-b:hnet", "two entries of the label 'a-b'"),
         ("gumbel[temperature]", "'temperature' in 'gumbel\\[temperature\\]' sets nothing"),
         ("gum bel", "cannot read 'gum bel'"),
+        ("hnet[data.source=x]", "data.source in 'hnet\\[data.source=x\\]' is the same for all"),
+        ("hnet[training.total_bytes=9]", "training.total_bytes in .* is the same for all"),
+        ("hnet[seed=9]", "seed in .* is the same for all"),
         ("?:gumbel", "the label '\\?' has no letter"),
     ],
 )

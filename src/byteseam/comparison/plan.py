@@ -20,6 +20,9 @@ BudgetKind = Literal["bytes", "flops", "minutes"]
 SCALED = ("warmup_bytes", "evaluate_every_bytes", "sample_every_bytes", "checkpoint_every_bytes")
 """What keeps its share of the training when the budget changes."""
 
+SHARED = ("data.", "evaluation.", "training.total_bytes", "training.length_bytes", "training.batch_rows")
+"""Settings, or beginnings of settings, that an entry cannot have for itself: all runs see the same."""
+
 _SUFFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
@@ -176,6 +179,8 @@ def _entry(text: str) -> Entry:
         key, equals, value = setting.strip().partition("=")
         if not equals or not key:
             raise UserError(f"--strategies: {setting!r} in {text!r} sets nothing; write SETTING=VALUE")
+        if key.startswith(SHARED) or key in ("seed", "strategy.name"):
+            raise UserError(f"--strategies: {key} in {text!r} is the same for all; set it for the whole comparison")
         overrides.append(f"{key if '.' in key else f'strategy.{key}'}={value}")
     label = found["label"] or text
     if not Entry(label, ()).slug:

@@ -54,8 +54,8 @@ COLUMNS: dict[str, Callable[[Cells], str]] = {
     "bits/byte": _bits,
     "vs ref": lambda entry: _bracketed(entry, _number("+.3f", "difference", "mean")(entry)),
     "95 %": _interval,
-    "bytes/token": _tokens,
-    "MFLOP/byte": _scaled(".2f", "training_flops_per_byte", 1e6),
+    "B/token": _tokens,
+    "MFLOP/B": _scaled(".2f", "training_flops_per_byte", 1e6),
     "s": _number(",.0f", "seconds"),
     "kB/s": _scaled(".1f", "bytes_per_second", 1e3),
 }
@@ -77,7 +77,7 @@ BOUNDARY_COLUMNS: dict[str, Callable[[Cells], str]] = {
 
 LEGEND = (
     "bits/byte: mean over seeds, ± half their spread. vs ref: paired difference to the reference, 95 % over documents; "
-    "in brackets at another rate. MFLOP/byte: in training, at the realised rate. On space: share of white space that "
+    "in brackets at another rate. B: byte. MFLOP/B: in training, at the realised rate. On space: share of white space that "
     "carries a boundary; of them space: share of boundaries on white space. Matched: at the comparison's rate by a "
     "threshold."
 )

@@ -52,7 +52,7 @@ def start_run(
     summary = batches.corpus.manifest.summary()
     passage = choose_passage(validation)
     model = build_model(config, precision)
-    fit_strategy(config, model, batches.corpus)
+    fit_strategy(config, model, batches.corpus, listener)
     optimiser = build_optimiser(model, config.training)
     run = create_run(directory, config, describe_environment(precision, summary), passage)
     return Trainer(config, run, model, optimiser, precision, batches, validation, passage, State(), listener)
@@ -79,7 +79,7 @@ def resume_run(
     model = build_model(config, precision)
     optimiser = build_optimiser(model, config.training)
     if checkpoint is None:
-        fit_strategy(config, model, batches.corpus)
+        fit_strategy(config, model, batches.corpus, listener)
     else:
         load_model(checkpoint, model)
         load_optimiser(checkpoint, model, optimiser)
@@ -123,9 +123,11 @@ def build_model(config: RunConfig, precision: Precision) -> LanguageModel:
     return model
 
 
-def fit_strategy(config: RunConfig, model: LanguageModel, corpus: Corpus) -> None:
+def fit_strategy(config: RunConfig, model: LanguageModel, corpus: Corpus, listener: Listener) -> None:
     """Let the strategy learn what it learns by counting, before the first step."""
     if wanted := config.strategy.fit_bytes:
+        name = type(config.strategy).name
+        listener.notice(f"{name} first learns from the training text by counting, which can take a minute")
         config.strategy.fit(model.policy, documents_for_fitting(corpus, wanted))
 
 
