@@ -78,8 +78,8 @@ BOUNDARY_COLUMNS: dict[str, Callable[[Cells], str]] = {
 LEGEND = (
     "bits/byte: mean over seeds, ± half their spread. vs ref: paired difference to the reference, 95 % over documents; "
     "in brackets at another rate. B: byte. MFLOP/B: in training, at the realised rate. On space: share of white space "
-    "that carries a boundary; of them space: share of boundaries on white space. Matched: at the comparison's rate by a "
-    "threshold."
+    "that carries a boundary; of them space: share of boundaries on white space. Matched: at the comparison's rate, "
+    "by a threshold."
 )
 
 Table = tuple[list[str], list[list[str]]]
