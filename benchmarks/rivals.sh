@@ -15,8 +15,8 @@ others='score_function,bpe-mean:bpe[pool=mean],uniform-mean:uniform[pool=mean],h
 compare --strategies "$rivals" --seeds 2 --budget bytes=1.5M --out "$out/gutenberg"
 compare --strategies "$others" --budget bytes=1.5M --out "$out/gutenberg-others"
 for source in python-stdlib chinese-gold; do
-    compare --strategies "$rivals" --seeds 2 --budget bytes=1M --data.source $source --out "$out/$source"
-    compare --strategies "$others" --budget bytes=1M --data.source $source --out "$out/$source-others"
+    compare --strategies "$rivals" --seeds 2 --budget bytes=1M --data.source $source --max-bytes 300e3 --out "$out/$source"
+    compare --strategies "$others" --budget bytes=1M --data.source $source --max-bytes 300e3 --out "$out/$source-others"
 done
 
 # The paper's ablation: its estimator with a history of 8, one thing changed at a time.

@@ -28,7 +28,7 @@ def test_a_comparison_from_nothing_to_its_page_and_further(compare, tmp_path):
     code, out, err = compare("uniform,whitespace", "--jobs", "2")
     assert code == 0, err
     assert "uniform, seed 0: done" in err
-    assert "640 a run, reference uniform" in out
+    assert "640 bytes a run, reference uniform" in out
     for kind in ("json", "md", "csv", "html"):
         assert (tmp_path / "out" / f"report.{kind}").stat().st_size > 100
     # One more strategy: what is finished is not run again.

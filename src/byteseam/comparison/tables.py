@@ -107,10 +107,11 @@ def notes(report: Cells) -> list[str]:
 
 def heading(report: Cells) -> str:
     """What was compared, in one line."""
-    budget = report["budget"]
+    amount, kind = report["budget"]["amount"], report["budget"]["kind"]
+    spent = f"{amount:,.0f} bytes" if kind == "bytes" else f"{amount:g} {'FLOPs' if kind == 'flops' else kind}"
     return (
-        f"{report['source']}, {report['bytes_per_token']:g} bytes per token, {budget['kind']} = {budget['amount']:,g} "
-        f"a run, reference {report['reference']}"
+        f"{report['source']}, {report['bytes_per_token']:g} bytes per token, {spent} a run, "
+        f"reference {report['reference']}"
     )
 
 
