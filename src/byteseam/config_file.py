@@ -19,6 +19,7 @@ from byteseam.config import RunConfig
 from byteseam.config_values import Kind, is_text, kind_of, toml_text
 from byteseam.errors import UserError
 from byteseam.strategies import STRATEGIES, Strategy
+from byteseam.strategies.base import Pooled
 
 Key = tuple[str, str]
 """(table, key); the table is ``""`` for what stands outside every table."""
@@ -87,7 +88,8 @@ def _with_overrides(table: Mapping[str, Any], origin: str, overrides: Sequence[s
     if _STRATEGY_NAME in given:
         former, latter = _strategy(settings), _strategy(given)
         if former is not latter:
-            dropped = set(_fields(former)) - set(_fields(Strategy))
+            kept = Pooled if issubclass(former, Pooled) and issubclass(latter, Pooled) else Strategy
+            dropped = set(_fields(former)) - set(_fields(kept))
             settings = {key: each for key, each in settings.items() if key[0] != "strategy" or key[1] not in dropped}
     return _build(settings | given, origin)
 

@@ -45,6 +45,8 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: for a bad configuration, list, budget or directory.
     """
+    from dataclasses import replace
+
     from byteseam.commands.prepare import progress_bar
     from byteseam.comparison.layout import Layout
     from byteseam.comparison.plan import open_plan, save_plan
@@ -56,11 +58,13 @@ def run(args: argparse.Namespace) -> int:
 
     if args.jobs < 1:
         raise UserError(f"--jobs is {args.jobs}, but at least 1 run is at work")
-    if args.max_bytes is not None and not args.max_bytes >= 1:
-        raise UserError(f"--max-bytes is {args.max_bytes:g}, but at least 1 byte is scored")
+    if args.max_bytes is not None and not 2 <= args.max_bytes < float("inf"):
+        raise UserError(f"--max-bytes is {args.max_bytes:g}, but a finite number of at least 2 bytes is scored")
     plan = open_plan(args.out, wanted(args))
     with progress_bar("preparing the corpus") as bar:
-        resolve(plan.base().data, progress=bar)
+        data = plan.base().data
+        for source in (data.source, *(probe[5:] for probe in plan.probes if probe.startswith("text="))):
+            resolve(replace(data, source=source), progress=bar)
     layout = Layout(args.out)
     layout.make()
     save_plan(args.out, plan)
@@ -107,7 +111,7 @@ def wanted(args: argparse.Namespace) -> "Plan":
         entries=entries,
         seeds=parse_seeds(args.seeds),
         budget=parse_budget(args.budget) if args.budget else Budget("bytes", config.training.total_bytes),
-        reference=args.reference or entries[0].label,
+        reference=args.reference or "",
         probes=parse_probes(args.probe),
         match_rate=args.match_rate,
         max_bytes=args.max_bytes,

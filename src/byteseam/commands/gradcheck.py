@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     total = sum(len(GAMMAS) if name in SCORE_FUNCTIONS else 1 for name in names)
     rows: list[Row] = []
     with progress_bar("checking") as bar:
-        for row in check_all(text, args.draws, args.seed, lambda name: args.only in name):
+        for row in check_all(text, args.draws, args.seed % 2**32, lambda name: args.only in name):
             rows.append(row)
             bar(len(rows), total)
     wrong = [row for row in rows if row.verdict == "WRONG"]

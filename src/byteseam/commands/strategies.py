@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-HELP = "list the strategies: what each learns, what holds its rate, its source and settings"
+HELP = "list the strategies: what each learns, what holds its rate, its source; settings with --json"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

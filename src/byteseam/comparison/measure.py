@@ -108,7 +108,9 @@ def measure(directory: Path, entry: Entry, seed: int, plan: Plan, known: RunResu
     flops = [
         sum(counted.values())
         for counted in (
-            training_flops(trained.config.model, strategy, training.length_bytes, parts, evaluation.rate),
+            training_flops(
+                trained.config.model, trained.config.strategy, training.length_bytes, parts, evaluation.rate
+            ),
             forward_flops(trained.config.model, strategy, training.length_bytes, evaluation.rate),
         )
     ]

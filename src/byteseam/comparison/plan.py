@@ -179,9 +179,12 @@ def _entry(text: str) -> Entry:
         key, equals, value = setting.strip().partition("=")
         if not equals or not key:
             raise UserError(f"--strategies: {setting!r} in {text!r} sets nothing; write SETTING=VALUE")
+        key = key if "." in key or key == "seed" else f"strategy.{key}"
+        if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)?", key):
+            raise UserError(f"--strategies: {key!r} in {text!r} is no setting; write SETTING or TABLE.SETTING")
         if key.startswith(SHARED) or key in ("seed", "strategy.name"):
             raise UserError(f"--strategies: {key} in {text!r} is the same for all; set it for the whole comparison")
-        overrides.append(f"{key if '.' in key else f'strategy.{key}'}={value}")
+        overrides.append(f"{key}={value}")
     label = found["label"] or text
     if not Entry(label, ()).slug:
         raise UserError(f"--strategies: the label {label!r} has no letter or digit; give one that has")
@@ -233,7 +236,7 @@ def open_plan(directory: Path, wanted: Plan) -> Plan:
     if not path.exists():
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise UserError(f"--out {directory} exists and holds no comparison; choose another place")
-        return check(wanted)
+        return check(replace(wanted, reference=wanted.reference or wanted.entries[0].label))
     known = Plan.from_json(path.read_text(encoding="utf-8"), str(path))
     for name, ours, theirs in (
         ("configuration", wanted.config, known.config),
@@ -249,9 +252,13 @@ def open_plan(directory: Path, wanted: Plan) -> Plan:
             raise UserError(
                 f"--out {directory} holds another {entry.label!r}, with other settings; give this one another label"
             )
+    slugs = [entry.slug for entry in labels.values()]
+    if len(set(slugs)) < len(slugs):
+        raise UserError(f"--out {directory} holds a label that looks the same as a file name; give this one another")
     return check(
         replace(
             wanted,
+            reference=wanted.reference or known.reference,
             entries=tuple(labels.values()),
             seeds=known.seeds + tuple(seed for seed in wanted.seeds if seed not in known.seeds),
             probes=known.probes + tuple(probe for probe in wanted.probes if probe not in known.probes),

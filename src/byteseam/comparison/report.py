@@ -80,7 +80,7 @@ def row(
     bits = [result.bits_per_byte for result in each]
     realised = fmean(result.rate for result in each)
     first = each[0]
-    comparable = not first.whole_bytes and abs(realised - rate) <= RATE_TOLERANCE * rate
+    comparable = not first.whole_bytes and all(abs(result.rate - rate) <= RATE_TOLERANCE * rate for result in each)
     return cells | {
         "strategy": first.strategy,
         "bits_per_byte": fmean(bits),
@@ -146,7 +146,7 @@ def difference(
     bits = bits or own
     sizes = np.array(reference[common[0]].document_bytes, np.float64)
     ours = np.array([bits(runs[seed]) for seed in common])
-    theirs = np.array([reference[seed].document_bits for seed in common])
+    theirs = np.array([(own if reference[seed].matched is None else bits)(reference[seed]) for seed in common])
     by_seed = ((ours - theirs).sum(1) / sizes.sum()).tolist()
     interval = paired_difference_interval(ours.mean(0), sizes, theirs.mean(0), sizes, seed=0)
     return {

@@ -54,7 +54,7 @@ class Flat(Strategy):
 
     layers: int | None = Field(default=None, ge=2)
     """Layers; ``None``: as many as the token model has."""
-    width: int | None = Field(default=None, ge=8)
+    width: int | None = Field(default=None, ge=8, multiple_of=2)
     """Width of the bytes' vectors; ``None``: the largest multiple of 8 that leaves MLPs `MLP_RATIO` times as wide."""
     mlp_width: int | None = Field(default=None, ge=1)
     """Width of the MLPs; ``None``: what makes the FLOPs equal."""
