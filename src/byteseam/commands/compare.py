@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--reference", metavar="LABEL", help="what differences are taken to (the first)")
     parser.add_argument("--jobs", metavar="N", type=int, default=1, help="runs side by side (1)")
-    parser.add_argument("--match-rate", action="store_true", help="also score at thresholds that give the rate exactly")
+    parser.add_argument("--match-rate", action="store_true", help="also score at thresholds that bring the rate there")
     parser.add_argument(
         "--probe",
         metavar="NAME",
