@@ -361,3 +361,7 @@ def test_a_baseline_over_rows_needs_rows(tmp_path):
     with pytest.raises(UserError, match=r"training\.batch_rows = 1 .* make it at least 2") as refused:
         load(path)
     assert "\n" not in str(refused.value)
+
+
+def test_a_run_has_a_token_model(complaint):
+    assert "model.token_layers = 0 leaves no token model; make it at least 1" in complaint("[model]\ntoken_layers = 0")

@@ -39,6 +39,7 @@ class ModelConfig:
     heads: int = Field(default=4, ge=1)
     encoder_layers: int = Field(default=2, ge=1)
     token_layers: int = Field(default=4, ge=0)
+    """At least 1 in a run's configuration; none in the network of the strategy ``flat``."""
     decoder_layers: int = Field(default=2, ge=1)
     byte_mlp_width: int = Field(default=128, ge=1)
     token_mlp_width: int = Field(default=512, ge=1)
@@ -125,6 +126,11 @@ class RunConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
 
     def __post_init__(self) -> None:
+        if self.model.token_layers < 1:
+            raise ValueError(
+                'model.token_layers = 0 leaves no token model; make it at least 1, or take strategy.name = "flat", '
+                "which has none"
+            )
         if self.training.batch_rows < self.strategy.least_rows:
             raise ValueError(
                 f"training.batch_rows = {self.training.batch_rows} gives strategy.baseline = batch no other row to "

@@ -20,6 +20,7 @@ from byteseam.estimator_check import enumerate_segmentations, exact_gradient, sa
 from byteseam.evaluation.segment import text_batch
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import Gumbel, HNet, ScoreFunction, Strategy
+from byteseam.strategies.score_function import Learned
 from byteseam.training.objective import draw_uniforms, objective
 from byteseam.types import Batch, Decision, Encoded
 
@@ -130,15 +131,17 @@ def score_function_row(name: str, strategy: ScoreFunction, text: bytes, draws: i
     """Samples of the training code's own estimates against the enumeration."""
     model, batch = lively_model(strategy, seed), text_batch_with_mark(text)
     table = enumerate_segmentations(model, strategy, batch)
+    policy = model.policy
+    assert isinstance(policy, Learned)
     rows = BATCH_ROWS if strategy.needs_returns else 1
     generator = torch.Generator().manual_seed(seed)
     # A batch of rows is drawn one by one, and each row counts as an estimate.
     number = max(2, draws // 20 if rows > 1 else draws)
-    samples = sampled_estimates(model.policy, strategy, [table] * rows, number, generator)  # type: ignore[arg-type]
+    samples = sampled_estimates(policy, strategy, [table] * rows, number, generator)
     found = samples.flatten(0, 1)
     gamma = float(strategy.gamma) if not isinstance(strategy.gamma, tuple) else 1.0
-    true = exact_gradient(model.policy, table)  # type: ignore[arg-type]
-    aim = exact_gradient(model.policy, table, gamma)  # type: ignore[arg-type]
+    true = exact_gradient(policy, table)
+    aim = exact_gradient(policy, table, gamma)
     furthest = largest_standard_errors(found, aim)
     size = true.square().sum().item()
     predicted = relative(aim - true, size)

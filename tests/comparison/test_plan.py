@@ -78,7 +78,9 @@ def test_entries(text, entries):
         ("hnet[data.source=x]", "data.source in 'hnet\\[data.source=x\\]' is the same for all"),
         ("hnet[training.total_bytes=9]", "training.total_bytes in .* is the same for all"),
         ("hnet[seed=9]", "seed in .* is the same for all"),
-        ("?:gumbel", "the label '\\?' has no letter"),
+        ("?:gumbel", "the label '\\?' must be text with letters"),
+        ("x" * 101 + ":gumbel", "of at most 100 characters"),
+        ("a\udcff:gumbel", "must be text"),
     ],
 )
 def test_entries_that_are_none(text, message):

@@ -62,6 +62,20 @@ def test_a_rate_more_than_five_percent_off_is_flagged(result, rate, comparable):
     assert (rows["ours"]["rate_note"] is None) is comparable
 
 
+def test_no_difference_compares_with_a_reference_off_the_rate(result):
+    _, rows = report([result("ours", bits=[1.0, 2.0], rate=0.3), result("rival", bits=[1.0, 2.0])])
+    assert rows["rival"]["comparable"]
+    assert not rows["rival"]["difference_comparable"]
+    _, rows = report([result("ours", bits=[1.0, 2.0]), result("rival", bits=[1.0, 2.0])])
+    assert rows["rival"]["difference_comparable"]
+
+
+def test_every_seeds_rate_counts_not_their_mean(result):
+    _, rows = report([result("ours", 0, bits=[1.0, 2.0], rate=0.12), result("ours", 1, bits=[1.0, 2.0], rate=0.28)])
+    assert rows["ours"]["rate"] == pytest.approx(0.2)
+    assert not rows["ours"]["comparable"]
+
+
 def test_why_a_row_does_not_compare(result):
     _, rows = report(
         [
@@ -93,6 +107,13 @@ def test_thresholds_that_match_the_rate(result):
     _, rows = report([result("ours", bits=[30.0, 60.0]), result("rival", bits=[9.0, 9.0], rate=0.5, matched=matched)])
     assert rows["ours"]["matched"] is None
     assert rows["rival"]["matched"]["difference"]["mean"] == pytest.approx((63 - 90) / 30)
+    assert rows["rival"]["matched"]["comparable"]
+    missed = matched | {"rate": 0.05}
+    _, rows = report(
+        [result("ours", bits=[30.0, 60.0], matched=matched), result("rival", bits=[9.0, 9.0], matched=missed)]
+    )
+    assert not rows["rival"]["matched"]["comparable"]
+    assert rows["ours"]["matched"]["difference"]["mean"] == 0, "matched against matched"
 
 
 def test_what_failed_and_what_has_not_begun(result):

@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         nonlocal report
         report = write_report(layout, plan)
 
-    with Progress(plan, args.jobs) as watcher:
+    with Progress(plan) as watcher:
         try:
             run_all(args.out, plan, args.jobs, watcher, report_anew)
         except Stopped as stopped:
@@ -148,14 +148,13 @@ def write_report(layout: Any, plan: "Plan") -> dict[str, Any]:
 class Progress:
     """Bars on a terminal, a line at the start and end of each run elsewhere; all on stderr."""
 
-    def __init__(self, plan: "Plan", jobs: int) -> None:
+    def __init__(self, plan: "Plan") -> None:
         from byteseam.console import stderr_console
 
         self.plan = plan
         self.console = stderr_console()
         self.bars: Any = None
         self.tasks: dict[tuple[str, int], Any] = {}
-        self.left = sum(1 for _ in plan.jobs())
 
     def __enter__(self) -> "Progress":
         from rich.progress import BarColumn, TextColumn, TimeRemainingColumn

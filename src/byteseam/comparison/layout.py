@@ -33,7 +33,7 @@ class Layout:
         """
         path = self.directory / "comparison.json"
         try:
-            return Plan.from_json(path.read_text(encoding="utf-8"), str(path))
+            return Plan.from_json(path.read_text(encoding="utf-8", errors="replace"), str(path))
         except OSError as error:
             raise UserError(f"cannot read {path} ({error.strerror}); name a comparison's directory") from error
 

@@ -65,7 +65,7 @@ class RunResult:
     """Precision, recall and F1 against known words, where the corpus has them, and F1 one byte later."""
     matched: dict[str, Any] | None
     """With ``--match-rate``: threshold, rate, bits per byte and those of the documents."""
-    probes: dict[str, float]
+    probes: dict[str, float | None]
     curve: list[dict[str, float]]
     """Lines of metrics.jsonl: step, bytes_seen, seconds, bits_per_byte, rate; ``held_out`` is 1 for evaluations."""
     passage: dict[str, Any]
@@ -181,9 +181,10 @@ def matched(trained: Trained, corpus: Corpus, plan: Plan) -> dict[str, Any]:
     }
 
 
-def probe_all(trained: Trained, corpus: Corpus, plan: Plan, known: dict[str, float]) -> dict[str, float]:
+def probe_all(trained: Trained, corpus: Corpus, plan: Plan, known: dict[str, float | None]) -> dict[str, float | None]:
     """Bits per byte of the comparison's probes, but for those known; bits are over the bytes of the probe's text."""
-    return {probe: probe_one(trained, corpus, probe, plan.max_bytes) for probe in plan.probes if probe not in known}
+    found = {probe: probe_one(trained, corpus, probe, plan.max_bytes) for probe in plan.probes if probe not in known}
+    return finite(found)  # a probe that leaves no text has none
 
 
 def probe_one(trained: Trained, corpus: Corpus, probe: str, max_bytes: float | None) -> float:

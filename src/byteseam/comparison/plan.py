@@ -23,6 +23,9 @@ SCALED = ("warmup_bytes", "evaluate_every_bytes", "sample_every_bytes", "checkpo
 SHARED = ("data.", "evaluation.", "training.total_bytes", "training.length_bytes", "training.batch_rows")
 """Settings, or beginnings of settings, that an entry cannot have for itself: all runs see the same."""
 
+LONGEST_LABEL = 100
+"""Characters; files are called after labels."""
+
 _SUFFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 
 
@@ -186,8 +189,11 @@ def _entry(text: str) -> Entry:
             raise UserError(f"--strategies: {key} in {text!r} is the same for all; set it for the whole comparison")
         overrides.append(f"{key}={value}")
     label = found["label"] or text
-    if not Entry(label, ()).slug:
-        raise UserError(f"--strategies: the label {label!r} has no letter or digit; give one that has")
+    if not 1 <= len(Entry(label, ()).slug) <= LONGEST_LABEL or label != label.encode(errors="replace").decode():
+        raise UserError(
+            f"--strategies: the label {label[:LONGEST_LABEL]!r} must be text with letters or digits, of at most "
+            f"{LONGEST_LABEL} characters; give one with LABEL:NAME"
+        )
     return Entry(label, tuple(overrides))
 
 
@@ -237,7 +243,7 @@ def open_plan(directory: Path, wanted: Plan) -> Plan:
         if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
             raise UserError(f"--out {directory} exists and holds no comparison; choose another place")
         return check(replace(wanted, reference=wanted.reference or wanted.entries[0].label))
-    known = Plan.from_json(path.read_text(encoding="utf-8"), str(path))
+    known = Plan.from_json(path.read_text(encoding="utf-8", errors="replace"), str(path))
     for name, ours, theirs in (
         ("configuration", wanted.config, known.config),
         ("--budget", wanted.budget, known.budget),

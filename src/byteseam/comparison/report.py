@@ -35,7 +35,11 @@ def build_report(
         found[result.label][result.seed] = result
     config = plan.base()
     rate = 1 / config.strategy.bytes_per_token
-    rows = [row(runs, found[plan.reference], rate, bpe) | {"label": label} for label, runs in found.items()]
+    rows = [row(runs, found[plan.reference], rate, bpe) for runs in found.values()]
+    reference = rows[[entry.label for entry in plan.entries].index(plan.reference)]
+    for cells in rows:
+        # A difference is one between two: the reference's rate counts as much as the row's own.
+        cells["difference_comparable"] = bool(cells["comparable"] and reference["comparable"])
     return {
         "source": config.data.source,
         "bytes_per_token": config.strategy.bytes_per_token,
@@ -105,7 +109,7 @@ def row(
         "gold_f1": mean(lambda result: None if result.gold is None else result.gold["f1"]),
         "gold_later_f1": mean(lambda result: None if result.gold is None else result.gold["later_f1"]),
         "probes": {name: mean(of_probe(name)) for name in first.probes},
-        "matched": matched(runs, reference),
+        "matched": matched(runs, reference, rate),
     }
 
 
@@ -157,7 +161,7 @@ def difference(
     }
 
 
-def matched(runs: dict[int, RunResult], reference: dict[int, RunResult]) -> dict[str, Any] | None:
+def matched(runs: dict[int, RunResult], reference: dict[int, RunResult], rate: float) -> dict[str, Any] | None:
     """What the thresholds that match the rate make of it; None where the entry has none."""
     having = {seed: result for seed, result in runs.items() if result.matched is not None}
     if not having:
@@ -171,9 +175,11 @@ def matched(runs: dict[int, RunResult], reference: dict[int, RunResult]) -> dict
         found: list[float] = result.matched["document_bits"]
         return found
 
+    rates = [result.matched["rate"] for result in having.values() if result.matched is not None]
     return {
         "bits_per_byte": of("bits_per_byte"),
         "rate": of("rate"),
+        "comparable": all(abs(each - rate) <= RATE_TOLERANCE * rate for each in rates),
         "difference": difference(having, reference, bits),
     }
 

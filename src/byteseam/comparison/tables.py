@@ -29,7 +29,12 @@ def _bits(entry: Cells) -> str:
 
 def _bracketed(entry: Cells, text: str) -> str:
     """In brackets where the rate is another, so that nobody reads it as equal."""
-    return text if entry["comparable"] or not text else f"[{text}]"
+    return text if entry["difference_comparable"] or not text else f"[{text}]"
+
+
+def _if_matched(entry: Cells, text: str) -> str:
+    """In brackets where no threshold brought the rate there."""
+    return text if not text or entry["matched"]["comparable"] else f"[{text}]"
 
 
 def _interval(entry: Cells) -> str:
@@ -70,16 +75,16 @@ BOUNDARY_COLUMNS: dict[str, Callable[[Cells], str]] = {
     "gold F1": _number(".2f", "gold_f1"),
     "a byte later": _number(".2f", "gold_later_f1"),
     "in character": _number(".3f", "agreement", "boundary_inside_character_share"),
-    "matched": _number(".3f", "matched", "bits_per_byte"),
-    "matched vs ref": _number("+.3f", "matched", "difference", "mean"),
+    "matched": lambda entry: _if_matched(entry, _number(".3f", "matched", "bits_per_byte")(entry)),
+    "matched vs ref": lambda entry: _if_matched(entry, _number("+.3f", "matched", "difference", "mean")(entry)),
 }
 """The same for where boundaries fall; probes follow."""
 
 LEGEND = (
     "bits/byte: mean over seeds, ± half their spread. vs ref: paired difference to the reference, 95 % over documents; "
-    "in brackets at another rate. B: byte. MFLOP/B: in training, at the realised rate. On space: share of white space "
-    "that carries a boundary; of them space: share of boundaries on white space. Matched: at the comparison's rate, "
-    "by a threshold."
+    "in brackets where it or the reference is at another rate. B: byte. MFLOP/B: in training, at the realised rate. "
+    "On space: share of white space that carries a boundary; of them space: share of boundaries on white space. "
+    "Matched: at the comparison's rate, by a threshold; in brackets where none brings it there."
 )
 
 Table = tuple[list[str], list[list[str]]]
