@@ -133,6 +133,12 @@ def test_another_strategy_keeps_only_the_keys_that_all_have(read, complaint, nam
         )
 
 
+def test_what_a_token_is_made_of_is_kept_where_the_other_strategy_leaves_it_open_too(read):
+    file = '[strategy]\nname = "score_function"\npool = "mean"\n'
+    assert read(file, "--strategy.name=uniform").strategy.pool == "mean"
+    assert not hasattr(read(file, "--strategy.name=gumbel").strategy, "pool")
+
+
 def test_a_typo_is_not_dropped_with_the_former_strategys_keys(complaint):
     sentence = complaint("[strategy]\nnonsense = 1", f"--strategy.name={OTHERS[0]}")
     assert sentence.startswith("laptop.toml: unknown key strategy.nonsense = 1; ")

@@ -35,6 +35,20 @@ def test_the_terminal_has_both_tables_and_what_must_be_said(report):
     assert "gold F1" not in out, "nobody has any"
 
 
+def test_a_threshold_that_missed_the_rate_is_bracketed(report):
+    found = {"bits_per_byte": 2.5, "rate": 0.1, "difference": {"mean": -0.5}}
+    report["entries"][0]["matched"] = found | {"comparable": True}
+    report["entries"][1]["matched"] = found | {"comparable": False}
+    rows = {
+        line.split()[0]: line
+        for line in to_terminal(report).splitlines()
+        if (line.split() and "3.5" in line) or "5.0" in line
+    }
+    assert " 2.500 " in rows["ours"]
+    assert "[2.500]" in rows["<b>&|"]
+    assert "[-0.500]" in rows["<b>&|"]
+
+
 def test_markdown_escapes_what_would_break_its_tables(report):
     out = to_markdown(report)
     tables = [line for line in out.splitlines() if line.startswith("|")]

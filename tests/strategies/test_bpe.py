@@ -71,6 +71,13 @@ def test_later_bytes_change_nothing(documents):
         assert marks(strategy, text[:size], policy=policy) == whole[: size + 1]
 
 
+def test_a_documents_first_entry_follows_its_mark_and_needs_no_boundary(documents):
+    strategy, policy = fitted(documents, vocabulary=400)
+    # A space begins a piece, which is a boundary anywhere else.
+    assert marks(strategy, b" x", b"x x", policy=policy)[:2] == "M."
+    assert marks(strategy, b" x", b"x x", policy=policy)[3:6] == "M.|"
+
+
 def test_documents_do_not_see_each_other(documents):
     strategy, policy = fitted(documents, vocabulary=400)
     texts = (documents[0][:5], b"", documents[0][5:30], b" x")

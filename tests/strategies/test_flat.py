@@ -41,7 +41,8 @@ def test_a_byte_costs_what_it_costs_in_the_unet(model, length, bytes_per_token, 
     unet = Stride(bytes_per_token=bytes_per_token)
     for count in (forward_flops, training_flops):
         ours, theirs = (sum(count(model, strategy, length).values()) for strategy in (flat, unet))
-        assert ours == pytest.approx(theirs, rel=0.02)
+        # Nothing but the MLPs' whole numbers stands in the way.
+        assert ours == pytest.approx(theirs, rel=0.005)
     assert {name: getattr(flat, name) for name in settings} == settings
     assert flat.settled(model, length) == flat
 
