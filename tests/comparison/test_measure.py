@@ -19,19 +19,19 @@ def test_known_words_by_hand(monkeypatch):
     monkeypatch.setattr(measure, "gold_words", lambda archive: iter(words))
     cuts = {words[0].text: [2, 5], words[1].text[:6]: [2, 5]}
 
-    def cut(trained, text):
+    def cut(trained, text, decider):
         boundary = np.zeros(len(text), np.bool_)
         boundary[cuts[text]] = True
         return SimpleNamespace(boundary=boundary)
 
     monkeypatch.setattr(measure, "cut", cut)
     corpus = Corpus.of([text.text for text in words])
-    found = measure.gold_agreement(None, corpus, most=15)
+    found = measure.gold_agreement(None, corpus, None, most=15)
     # Cuts after bytes 2, 5 | 2, 5; words end after bytes 2, 8 | 2, 5, and the line feed was cut off.
     assert found.pop("later_f1") == 0
     assert found == {"precision": 3 / 4, "recall": 3 / 4, "f1": pytest.approx(3 / 4)}
     cuts[words[0].text] = [3]
-    assert measure.gold_agreement(None, corpus, most=9)["later_f1"] == pytest.approx(2 / 2)
+    assert measure.gold_agreement(None, corpus, None, most=9)["later_f1"] == pytest.approx(2 / 2)
 
 
 def test_a_bpe_to_compare_with_is_trained_once(tiny_config, tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from byteseam.comparison.layout import Layout
-from byteseam.comparison.measure import RunResult, agreement_texts, cut
+from byteseam.comparison.measure import RunResult, agreement_texts, cut, own_decider
 from byteseam.comparison.plan import Budget, Plan, base_text, check, parse_entries, save_plan
 from byteseam.comparison.runner import read_result, run_all, unfinished
 from byteseam.comparison.worker import run as run_one
@@ -66,11 +66,13 @@ def make(tiny_config, tmp_path):
 def test_runs_side_by_side_and_a_failure_stops_nothing(make):
     plan, out = make("uniform,broken:score_function[training.learning_rate=1e30],stride")
     notes, finished = Notes(), []
+    Layout(out).failure(plan.entry("uniform"), 0).write_text("it failed the last time\n")
     run_all(out, plan, 2, notes, lambda: finished.append(1))
     endings = notes.endings()
     assert endings["uniform", 0] is endings["stride", 0] is None
     assert "is not finite at step" in endings["broken", 0]
     assert Layout(out).failure(plan.entry("broken"), 0).read_text().strip() == endings["broken", 0]
+    assert not Layout(out).failure(plan.entry("uniform"), 0).exists(), "it did not fail this time"
     assert len(finished) == 3
     begun = [said[1] for said in notes.said if said[0] == "began"]
     assert begun == ["uniform", "broken", "stride"]
@@ -95,7 +97,7 @@ def test_a_worker_measures_what_byteseam_eval_would(make):
     assert (found.rate, found.target_rate) == (expected.rate, 1 / 3)
     assert set(found.probes) == {"case", "nospace"}
     assert found.matched is None, "a rule that draws whatever the bytes has no threshold"
-    cuts = [cut(trained, text).boundary for text in agreement_texts(corpus)]
+    cuts = [cut(trained, text, own_decider(trained)).boundary for text in agreement_texts(corpus)]
     assert found.boundary(sum(map(len, cuts))).tolist() == [each for boundary in cuts for each in boundary.tolist()]
     assert [point["held_out"] for point in found.curve if point["held_out"]] == [1.0] * 4
 

@@ -17,6 +17,7 @@ from byteseam.data.archives import fetch
 from byteseam.data.corpus import Corpus
 from byteseam.data.recipes import RECIPES, gold_words
 from byteseam.evaluation.agreement import Match, match
+from byteseam.evaluation.decide import Decider
 from byteseam.evaluation.segment import segment
 from byteseam.inspect import Record
 from byteseam.model.flops import forward_flops, training_flops
@@ -103,7 +104,7 @@ def measure(directory: Path, entry: Entry, seed: int, plan: Plan, known: RunResu
     evaluation = evaluate_corpus(
         trained.model, trained.config, trained.strategy, corpus, trained.precision, plan.max_bytes
     )
-    training, strategy = trained.config.training, trained.strategy
+    training, strategy, decider = trained.config.training, trained.strategy, own_decider(trained)
     parts = training.batch_rows // (training.micro_batch_rows or training.batch_rows)
     flops = [
         sum(counted.values())
@@ -114,7 +115,7 @@ def measure(directory: Path, entry: Entry, seed: int, plan: Plan, known: RunResu
             forward_flops(trained.config.model, strategy, training.length_bytes, evaluation.rate),
         )
     ]
-    boundary = np.concatenate([cut(trained, text).boundary for text in agreement_texts(corpus)])
+    boundary = np.concatenate([cut(trained, text, decider).boundary for text in agreement_texts(corpus)])
     return RunResult(
         label=entry.label,
         seed=seed,
@@ -135,15 +136,22 @@ def measure(directory: Path, entry: Entry, seed: int, plan: Plan, known: RunResu
         seconds=trained.state.seconds,
         agreement=finite(evaluation.agreement.values()),
         boundaries=base64.b64encode(np.packbits(boundary).tobytes()).decode(),
-        gold=gold_agreement(trained, corpus) if trained.config.data.source == GOLD_CORPUS else None,
+        gold=gold_agreement(trained, corpus, decider) if trained.config.data.source == GOLD_CORPUS else None,
         matched=matched(trained, corpus, plan) if plan.match_rate and strategy.learned else None,
         probes=probe_all(trained, corpus, plan, {}),
         curve=curve(directory),
-        passage=json.loads(cut(trained, open_run(directory).passage_path.read_bytes(), "held-out passage").to_json()),
+        passage=json.loads(
+            cut(trained, open_run(directory).passage_path.read_bytes(), decider, "held-out passage").to_json()
+        ),
     )
 
 
-def cut(trained: Trained, text: bytes, name: str = "") -> Record:
+def own_decider(trained: Trained) -> Decider:
+    """The run's own way to decide. Made once: to bring a rate about takes many passes over held-out text."""
+    return trained.decider(trained.config.evaluation.decide, None, None, trained.config.seed)
+
+
+def cut(trained: Trained, text: bytes, decider: Decider, name: str = "") -> Record:
     """A text as the run decides it."""
     return segment(
         trained.model,
@@ -151,7 +159,7 @@ def cut(trained: Trained, text: bytes, name: str = "") -> Record:
         text,
         name=name,
         length_bytes=trained.config.training.length_bytes,
-        decider=trained.decider(trained.config.evaluation.decide, None, None, trained.config.seed),
+        decider=decider,
         precision=trained.precision,
     )
 
@@ -195,14 +203,13 @@ def probe_one(trained: Trained, corpus: Corpus, probe: str, max_bytes: float | N
         most = corpus.total_bytes if max_bytes is None else int(max_bytes)
         texts = [noisy(text, probe, number) for number, text in enumerate(agreement_texts(corpus, most))]
         text = Corpus.of([each for each in texts if each])
-    decider = trained.decider(trained.config.evaluation.decide, None, None, trained.config.seed)
     found = evaluate_corpus(
-        trained.model, trained.config, trained.strategy, text, trained.precision, max_bytes, decider
+        trained.model, trained.config, trained.strategy, text, trained.precision, max_bytes, own_decider(trained)
     )
     return found.bits_per_byte
 
 
-def gold_agreement(trained: Trained, corpus: Corpus, most: int = AGREEMENT_BYTES) -> dict[str, float]:
+def gold_agreement(trained: Trained, corpus: Corpus, decider: Decider, most: int = AGREEMENT_BYTES) -> dict[str, float]:
     """Boundaries against the ends of known words, over held-out text.
 
     ``later_f1`` is against the first byte of the next word: there a strategy cuts that has to see that a word began.
@@ -216,7 +223,7 @@ def gold_agreement(trained: Trained, corpus: Corpus, most: int = AGREEMENT_BYTES
         whole = text if text in ends else next(known for known in ends if known.startswith(text))
         gold = np.zeros(len(text), np.bool_)
         gold[np.array([end - 1 for end in ends[whole] if end <= len(text)], np.int64)] = True
-        boundary = cut(trained, text).boundary
+        boundary = cut(trained, text, decider).boundary
         total += match(boundary, gold)
         later += match(boundary, np.concatenate([[False], gold[:-1]]))
     return {
