@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
     from byteseam.commands.prepare import progress_bar
     from byteseam.comparison.layout import Layout
-    from byteseam.comparison.plan import open_plan, save_plan
+    from byteseam.comparison.plan import check, open_plan, save_plan
+    from byteseam.comparison.rates import rates_of_rules
     from byteseam.comparison.runner import Stopped, measure_speed, run_all
     from byteseam.comparison.tables import heading, to_terminal
     from byteseam.console import notice, stdout_json
@@ -65,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
         data = plan.base().data
         for source in (data.source, *(probe[5:] for probe in plan.probes if probe.startswith("text="))):
             resolve(replace(data, source=source), progress=bar)
+    if plan.budget.kind == "flops":
+        plan = check(replace(plan, rates=rates_of_rules(plan)))
     layout = Layout(args.out)
     layout.make()
     save_plan(args.out, plan)

@@ -4,7 +4,6 @@ import json
 from importlib.util import find_spec
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from byteseam.comparison.layout import Layout
@@ -13,11 +12,10 @@ from byteseam.comparison.plan import Plan
 from byteseam.data.cache import resolve
 from byteseam.data.corpus import Corpus
 from byteseam.errors import UserError
-from byteseam.evaluation.segment import text_batch
-from byteseam.strategies.bpe import Bpe, Merges
+from byteseam.evaluation.segment import boundaries_by_rule
+from byteseam.strategies import Bpe
 from byteseam.training.run import write_atomically
 from byteseam.training.start import documents_for_fitting
-from byteseam.types import Encoded
 
 
 def reference_boundaries(layout: Layout, plan: Plan) -> NDArray[np.bool_] | None:
@@ -41,20 +39,12 @@ def reference_boundaries(layout: Layout, plan: Plan) -> NDArray[np.bool_] | None
             strategy.fit(policy, documents)
         except UserError:
             continue
-        found = np.concatenate([boundaries(strategy, policy, text) for text in texts])
+        found = np.concatenate([boundaries_by_rule(strategy, policy, text)[0, 1:].numpy() for text in texts])
         break
     answer = None if found is None else {"positions": np.flatnonzero(found).tolist(), "bytes": len(found)}
     if find_spec("tokenizers"):  # else it may be installed later
         write_atomically(path, json.dumps(answer) + "\n")
     return found
-
-
-def boundaries(strategy: Bpe, policy: Merges, text: bytes) -> NDArray[np.bool_]:
-    """[n] of one text."""
-    batch = text_batch(text, torch.device("cpu"))
-    nothing = torch.zeros(batch.byte_ids.shape)
-    decision = strategy.decide(policy, Encoded(nothing[..., None], nothing[..., None]), batch, nothing)
-    return decision.boundary[0, 1:].numpy()
 
 
 def boundaries_from(positions: list[int], size: int) -> NDArray[np.bool_]:

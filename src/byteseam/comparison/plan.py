@@ -69,6 +69,8 @@ class Plan:
     """Held-out bytes that are scored; ``None``: all."""
     bytes_per_second: dict[str, float] = field(default_factory=dict)
     """By label, measured before anything else where the budget is in minutes."""
+    rates: dict[str, float] = field(default_factory=dict)
+    """By label, tokens a byte of rules with a rate of their own, measured where the budget is in FLOPs."""
 
     def jobs(self) -> Iterator[tuple[Entry, int]]:
         """Every run: all entries of the first seed, then of the next, so that a first table comes soon."""
@@ -94,7 +96,8 @@ class Plan:
         if self.budget.kind == "flops":
             strategy = config.strategy.settled(config.model, training.length_bytes)
             parts = training.batch_rows // (training.micro_batch_rows or training.batch_rows)
-            amount /= sum(training_flops(config.model, strategy, training.length_bytes, parts).values())
+            rate = self.rates.get(entry.label)
+            amount /= sum(training_flops(config.model, strategy, training.length_bytes, parts, rate).values())
         elif self.budget.kind == "minutes":
             if entry.label not in self.bytes_per_second:
                 return training.total_bytes  # not timed yet

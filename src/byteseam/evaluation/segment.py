@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from byteseam.evaluation.decide import Decider
 from byteseam.evaluation.evaluate import NotFiniteError
@@ -28,12 +28,19 @@ def text_batch(data: bytes, device: torch.device) -> Batch:
 
 @torch.no_grad()
 def boundaries_by_rule(
-    model: LanguageModel, strategy: Strategy, data: bytes, numbers: Float[Tensor, "1 L"]
+    strategy: Strategy, policy: nn.Module, data: bytes, numbers: Float[Tensor, "1 L"] | None = None
 ) -> Bool[Tensor, "1 L"]:
-    """What a strategy that needs no encoder decides on a whole text: its place in the text counts, not in a window."""
+    """What a strategy that needs no encoder decides on a whole text: its place in the text counts, not in a window.
+
+    Args:
+        policy: what the strategy learned (`Strategy.build`).
+        numbers: see `Strategy.decide`; zeros unless given.
+    """
+    if numbers is None:
+        numbers = torch.zeros(1, len(data) + 1)
     batch = text_batch(data, numbers.device)
     nothing = numbers.new_zeros(*numbers.shape, 1)
-    return model.decide(strategy, Encoded(nothing, nothing), batch, numbers).boundary
+    return strategy.decide(policy, Encoded(nothing, nothing), batch, numbers).boundary
 
 
 def in_window(decision: Decision, boundary: Bool[Tensor, "1 N"], start: int) -> Decision:
@@ -66,7 +73,7 @@ def segment(
     boundary, probability = np.zeros(size, np.bool_), np.zeros(size)
     nll, early = np.zeros(size), np.zeros(size)
     numbers = decider.uniforms(strategy, 1, size + 1, 0, precision.device)
-    rule = boundaries_by_rule(model, strategy, data, numbers) if strategy.by_rule else None
+    rule = boundaries_by_rule(strategy, model.policy, data, numbers) if strategy.by_rule else None
     window = max(length_bytes - 1, 2)
     model.eval()
     start = first = 0

@@ -57,7 +57,7 @@ def generate(
             encoded = model.encode(batch)
             decision = model.decide(strategy, encoded, batch, numbers[:, start : len(data) + 1])
             if strategy.by_rule:
-                rule = boundaries_by_rule(model, strategy, bytes(data), numbers[:, : len(data) + 1])
+                rule = boundaries_by_rule(strategy, model.policy, bytes(data), numbers[:, : len(data) + 1])
                 decision = in_window(decision, rule, start)
             logits = model.logits(encoded, decision, batch)[0, -1].cpu()
         if not strategy.by_rule:
