@@ -9,13 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 
 from byteseam.comparison.layout import Layout
 from byteseam.comparison.measure import RunResult, agreement_texts, cut, own_decider
 from byteseam.comparison.plan import Budget, Plan, base_text, check, parse_entries, save_plan
 from byteseam.comparison.runner import read_result, run_all, unfinished
+from byteseam.comparison.worker import AtTheRate, timed
 from byteseam.comparison.worker import run as run_one
-from byteseam.comparison.worker import timed
 from byteseam.data.cache import resolve
 from byteseam.data.corpus import Corpus
 from byteseam.errors import UserError
@@ -23,6 +24,7 @@ from byteseam.evaluation.evaluate import rate_warning
 from byteseam.trained import Trained
 from byteseam.training.checkpoint import checkpoints_of
 from byteseam.training.loop import evaluate_corpus
+from byteseam.types import Batch
 
 STEP_BYTES = 4 * 32
 
@@ -175,6 +177,23 @@ def test_how_fast_a_strategy_trains_is_measured_and_nothing_left(make):
     _, out = make("uniform")
     assert timed(out, "uniform") > 0
     assert not any((out / "runs").iterdir())
+
+
+@pytest.mark.parametrize("name", ["entropy", "hnet", "gumbel", "score_function"])
+def test_a_strategy_is_timed_at_the_rate_that_it_steers_to(make, name):
+    plan, out = make(name)
+    strategy = plan.run_config(plan.entries[0], 0).strategy
+    torch.manual_seed(0)
+    model = AtTheRate(plan.base().model, strategy)
+    ids = torch.randint(0, 256, (8, 400))
+    documents = (torch.arange(400) // 100).expand(8, -1)
+    batch = Batch(ids, ids, torch.ones_like(ids, dtype=torch.bool), documents)
+    found = [model.decide(strategy, model.encode(batch), batch, torch.full((8, 400), 0.5)) for _ in range(2)]
+    for decision in found:
+        assert abs(decision.boundary[decision.free].float().mean().item() - strategy.rate) < 0.03
+        assert decision.boundary[:, ::100].all()
+    assert (found[0].boundary != found[1].boundary).any(), "every step has tokens of its own"
+    assert timed(out, name) > 0
 
 
 def test_a_damaged_result_is_named(make):

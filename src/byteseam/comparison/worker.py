@@ -8,17 +8,27 @@ import fcntl
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from byteseam.comparison.layout import Layout
 from byteseam.comparison.measure import RunResult, measure
 from byteseam.comparison.plan import Entry, Plan
+from byteseam.config import ModelConfig
 from byteseam.console import notice
 from byteseam.errors import UserError
+from byteseam.language_model import LanguageModel
+from byteseam.strategies import Strategy
 from byteseam.training.loop import Listener, Trainer
 from byteseam.training.metrics import Window
+from byteseam.training.optimiser import build_optimiser
 from byteseam.training.run import write_atomically
-from byteseam.training.start import resume_run, start_run
+from byteseam.training.start import build_model, resume_run, start_run
+from byteseam.types import Batch, Decision, Encoded
 
 WARM_UP_STEPS = 8
 TIMED_STEPS = 24
@@ -55,11 +65,17 @@ class Says(Listener):
 
 
 def timed(out: Path, label: str) -> float:
-    """Bytes trained a second, after some steps to warm up; the run is thrown away."""
+    """Bytes trained a second, after some steps to warm up; the run is thrown away.
+
+    A strategy that learns to hold its rate is timed at that rate, not at the one it has in its first steps.
+    """
     plan = Layout(out).plan()
     config = plan.run_config(plan.entry(label), plan.seeds[0])
     with tempfile.TemporaryDirectory() as scratch:
         trainer = start_run(config, Path(scratch) / "run", Says())
+        if config.strategy.learned and config.strategy.steered:
+            model = build_model(trainer.config, trainer.precision, AtTheRate)
+            trainer = replace(trainer, model=model, optimiser=build_optimiser(model, config.training))
         for _ in range(WARM_UP_STEPS):
             step(trainer)
         began = time.perf_counter()
@@ -67,6 +83,21 @@ def timed(out: Path, label: str) -> float:
             step(trainer)
         seconds = time.perf_counter() - began
     return TIMED_STEPS * config.training.batch_rows * config.training.length_bytes / seconds
+
+
+class AtTheRate(LanguageModel):
+    """A model whose free boundaries are drawn at random, at the rate that its strategy steers to."""
+
+    def __init__(self, config: ModelConfig, strategy: Strategy) -> None:
+        super().__init__(config, strategy)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def decide(self, strategy: Strategy, encoded: Encoded, batch: Batch, uniforms: Float[Tensor, "B L"]) -> Decision:
+        """The strategy's decision, which costs what it costs, with other boundaries."""
+        decision = super().decide(strategy, encoded, batch, uniforms)
+        # Not the numbers at hand: they are constant where a strategy draws nothing.
+        drawn = torch.rand(uniforms.shape, generator=self.generator).to(uniforms.device)
+        return replace(decision, boundary=torch.where(decision.free, drawn < strategy.rate, decision.boundary))
 
 
 def step(trainer: Trainer) -> None:

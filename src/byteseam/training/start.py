@@ -112,11 +112,11 @@ def open_batches(config: RunConfig, corpus_directory: Path) -> Batches:
     return Batches(corpus, length_bytes=config.training.length_bytes, layout=config.data.layout, seed=config.seed)
 
 
-def build_model(config: RunConfig, precision: Precision) -> LanguageModel:
+def build_model(config: RunConfig, precision: Precision, kind: type[LanguageModel] = LanguageModel) -> LanguageModel:
     """A model with parameters drawn from the seed, whatever was drawn before."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed % 2**63)
-        model = LanguageModel(config.model, config.strategy)
+        model = kind(config.model, config.strategy)
     model.to(precision.device)
     if compiles(config.training.compile, precision.device, config.training.total_bytes):
         compile_layers(model)
