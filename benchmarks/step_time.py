@@ -1,4 +1,4 @@
-"""What a training step costs: against fixed boundaries, and against the length of the row.
+"""What a training step costs: against fixed boundaries, with every strategy, and against the length of the row.
 
     python benchmarks/step_time.py [--repeats 7] [--threads 1]
 
@@ -9,31 +9,43 @@ of the repeats' ratios. Rows x length is the same for every length.
 import argparse
 import statistics
 import time
+from dataclasses import replace
 
 import torch
 
+from byteseam.comparison.worker import AtTheRate
 from byteseam.config import RunConfig
 from byteseam.config_file import load
+from byteseam.data.batches import Batches
+from byteseam.data.cache import resolve
+from byteseam.data.corpus import Corpus
 from byteseam.language_model import LanguageModel
+from byteseam.strategies import STRATEGIES
+from byteseam.training.loop import Listener
 from byteseam.training.objective import draw_uniforms
 from byteseam.training.optimiser import Optimiser, build_optimiser
 from byteseam.training.precision import choose_precision
+from byteseam.training.start import build_model, fit_strategy
 from byteseam.training.step import accumulate_gradients
-from byteseam.types import Batch
 
 
 class Setting:
-    """A model, its optimiser, and text-like rows: letters with white space every fifth byte or so."""
+    """A model, its optimiser, and rows of the configuration's training text.
+
+    Strategies that learn to hold their rate have the boundaries of that rate (`AtTheRate`).
+    """
 
     def __init__(self, config: RunConfig, rows: int, length: int) -> None:
-        self.config, self.rows, self.length = config, rows, length
-        self.model = LanguageModel(config.model, config.strategy)
-        self.optimiser: Optimiser = build_optimiser(self.model, config.training)
+        strategy = config.strategy.settled(config.model, length)
+        self.config, self.rows, self.length = replace(config, strategy=strategy), rows, length
+        corpus = resolve(config.data)
+        batches = Batches(Corpus.open(corpus, "train"), length_bytes=length)
+        self.batch = batches.batch(0, rows)
         self.precision = choose_precision(config.training.precision, torch.device("cpu"))
-        generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(97, 123, (rows, length), generator=generator)
-        ids[torch.rand(rows, length, generator=generator) < 0.2] = 32
-        self.batch = Batch(ids, ids.roll(-1, 1), torch.ones_like(ids, dtype=torch.bool), torch.zeros_like(ids))
+        kind = AtTheRate if strategy.learned and strategy.steered else LanguageModel
+        self.model = build_model(self.config, self.precision, kind)
+        fit_strategy(self.config, self.model, batches.corpus, Listener())
+        self.optimiser: Optimiser = build_optimiser(self.model, config.training)
 
     def seconds(self) -> float:
         """One optimiser step."""
@@ -67,7 +79,7 @@ def show(times: dict[str, list[float]], settings: dict[str, Setting], reference:
 
 
 def main() -> None:
-    """Both tables."""
+    """The three tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--config", default="configs/laptop.toml")
     parser.add_argument("--repeats", type=int, default=7)
@@ -84,6 +96,12 @@ def main() -> None:
         "leave-one-out, 4 rollouts on a quarter of the rows": Setting(config, rows, length),
     }
     show(measure(settings, arguments.repeats), settings, next(iter(settings)))
+    print()
+    settings = {
+        name: Setting(load(arguments.config, ["--strategy.name", name]), rows, length)
+        for name in sorted(STRATEGIES, key=lambda name: name != "score_function")
+    }
+    show(measure(settings, arguments.repeats), settings, "score_function")
     print()
     total = 8192
     lengths = (256, 512, 1024, 2048, 4096, 8192)

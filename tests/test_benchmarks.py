@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import re
 import shutil
 import subprocess
 from dataclasses import replace
@@ -10,6 +12,7 @@ from pathlib import Path
 from byteseam import cli
 from byteseam.commands import compare
 from byteseam.comparison.plan import check
+from byteseam.strategies import STRATEGIES
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -25,12 +28,17 @@ def test_the_table_holds_the_runs_of_the_series_and_passes_over_others(python, t
     assert "demo" not in done.stdout
 
 
-def test_steps_of_every_length_are_timed(python, tiny_toml):
-    done = python(str(BENCHMARKS / "step_time.py"), "--config", str(tiny_toml), "--repeats", "1")
+def test_steps_of_every_strategy_and_length_are_timed(python, tiny_toml, tmp_path):
+    words = random.Random(0).choices(["to", "be", "or", "not", "that", "is", "the", "question"], k=8000)
+    text = tmp_path / "words.txt"
+    text.write_text(" ".join(words))
+    config = tmp_path / "words.toml"
+    config.write_text(re.sub(r"(?m)^source = .*", f'source = "{text}"', tiny_toml.read_text()))
+    done = python(str(BENCHMARKS / "step_time.py"), "--config", str(config), "--repeats", "1")
     assert done.returncode == 0, done.stderr
-    assert [line.split(" | ")[0] for line in done.stdout.splitlines() if " x " in line] == [
-        f"| {8192 // length} x {length}" for length in (256, 512, 1024, 2048, 4096, 8192)
-    ]
+    names = [line.split(" | ")[0].removeprefix("| ") for line in done.stdout.splitlines() if " to " in line]
+    assert set(names[3:14]) == set(STRATEGIES)
+    assert names[14:] == [f"{8192 // length} x {length}" for length in (256, 512, 1024, 2048, 4096, 8192)]
 
 
 def test_every_comparison_of_the_rivals_could_run(tmp_path):
