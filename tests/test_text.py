@@ -108,6 +108,7 @@ def test_visible_can_be_read_back(data: bytes) -> None:
 
 @given(awkward_bytes)
 def test_nothing_shown_is_invisible_or_reorders_the_rest(data: bytes) -> None:
+    assert sum(glyph.size for glyph in glyphs(data)) == len(data)
     for glyph in glyphs(data):
         assert glyph.cells > 0
         assert all(unicodedata.category(character)[0] not in "CZ" for character in glyph.text)

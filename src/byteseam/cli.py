@@ -33,6 +33,7 @@ COMMANDS = {
     "corpora": ("corpora", "list the corpora that can be used by name"),
     "params": ("params", "count the parameters and FLOPs per byte of a configuration"),
     "gradcheck": ("gradcheck", "check every gradient estimator against the exact gradient"),
+    "estimators": ("estimators", "measure every gradient estimator on a trained model and real text"),
     "demo": ("demo", "train the laptop configuration and watch tokens form"),
 }
 """Command -> (module in `byteseam.commands`, one line of help)."""

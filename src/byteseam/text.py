@@ -37,6 +37,8 @@ class Glyph(NamedTuple):
     kind: Kind
     cells: int
     """Columns that it takes in a terminal."""
+    size: int = 1
+    """Bytes that it stands for."""
 
 
 def is_whitespace(data: NDArray[np.uint8]) -> NDArray[np.bool_]:
@@ -74,9 +76,11 @@ def glyphs(data: bytes) -> list[Glyph]:
         if role == "mark":
             if room:
                 room -= 1
-                shown[-1] = Glyph(shown[-1].text + character, "plain", shown[-1].cells + glyph.cells)
+                last = shown[-1]
+                size = last.size + glyph.size
+                shown[-1] = Glyph(last.text + character, "plain", last.cells + glyph.cells, size)
                 continue
-            glyph = _spelled(f"U+{ord(character):04X}")
+            glyph = _spelled(f"U+{ord(character):04X}", glyph.size)
         room = _MARKS_PER_LETTER if role == "letter" else 0
         shown.append(glyph)
     return shown
@@ -126,8 +130,8 @@ class Utf8Stream:
         return rest
 
 
-def _spelled(name: str) -> Glyph:
-    return Glyph(f"{OPEN}{name}{CLOSE}", "escape", len(name) + 2)
+def _spelled(name: str, size: int = 1) -> Glyph:
+    return Glyph(f"{OPEN}{name}{CLOSE}", "escape", len(name) + 2, size)
 
 
 @lru_cache(maxsize=8192)
@@ -144,9 +148,10 @@ def _glyph(character: str) -> tuple[Glyph, Literal["letter", "mark", "other"]]:
         return _spelled(f"{code:02x}"), "other"
     if 0xDC80 <= code <= 0xDCFF:  # how "surrogateescape" hands over an invalid byte
         return _spelled(f"{code - 0xDC00:02x}"), "other"
+    size = len(character.encode())
     if category in ("Mn", "Mc") and character not in _SPELLED_OUT:
-        return Glyph(character, "plain", 0 if category == "Mn" else 1), "mark"
+        return Glyph(character, "plain", 0 if category == "Mn" else 1, size), "mark"
     if category[0] in "CZ" or category == "Me" or character in _SPELLED_OUT:
-        return _spelled(f"U+{code:04X}"), "other"
+        return _spelled(f"U+{code:04X}", size), "other"
     cells = 2 if unicodedata.east_asian_width(character) in "WF" else 1
-    return Glyph(character, "plain", cells), "letter" if category[0] == "L" else "other"
+    return Glyph(character, "plain", cells, size), "letter" if category[0] == "L" else "other"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from byteseam import cli
-from byteseam.gradient_check import (
+from byteseam.laboratory.exact import (
     exact_of,
     largest_standard_errors,
     lively_model,

@@ -149,3 +149,22 @@ def test_a_bare_checkpoint_has_no_passage(run, tiny_run, tmp_path):
     shutil.copytree(tiny_run / "checkpoints" / "step-00000020", tmp_path / "a" / "b")
     code, _, err = run(place=tmp_path / "a" / "b")
     assert (code, err) == (2, "byteseam: there is no TEXT: give a text, a file, or - for standard input\n")
+
+
+def test_what_a_boundary_is_worth_is_measured_where_asked_for(run, tmp_path):
+    record = record_of(run(TEXT, "--json"))
+    assert record.advantage_nats is None
+    code, out, _ = run(TEXT, "--json", "--advantages", "3")
+    record = Record.from_json(out)
+    assert code == 0
+    assert (record.advantage_nats != 0).any()
+    assert (record.advantage_error_nats > 0).any()
+    code, out, _ = run(TEXT, "--advantages", "--format", "html")
+    assert code == 0
+    assert "What a boundary after each character is worth" in out
+
+
+def test_an_error_takes_two_segmentations(run):
+    code, out, err = run(TEXT, "--advantages", "1")
+    assert (code, out) == (2, "")
+    assert "--advantages is 1" in err

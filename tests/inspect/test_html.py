@@ -2,6 +2,7 @@ import json
 from collections.abc import Callable
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,3 +125,29 @@ def test_a_token_of_a_hundred_thousand_bytes(record: Callable[..., Record], valu
     assert len(source) < 10 * len(data)
     assert Page(source).texts == [visible(data)]
     assert len(json.dumps(Page(source).tokens)) < 400
+
+
+def test_what_a_boundary_is_worth_worked_by_hand() -> None:
+    data = "a <é".encode()
+    worth = [0.5, -0.25, 0.0, 0.125, -1.0]
+    record = Record("x", data, [0, 1, 0, 0, 0], advantage_nats=worth, advantage_error_nats=[0.1] * 5)
+    page = Page(render_html([record], "x"))
+    assert page.texts == [visible(data[:2]) + visible(data[2:]), "a·<é"]
+    shown = page.tokens[-4:]
+    assert [token["class"] for token in shown] == ["w a", "w b k", "w b", "w b"]
+    largest = float(np.quantile(np.abs(worth), 0.98))
+    shades = [float((token["style"] or "").removeprefix("--p:")) for token in shown]
+    assert shades == [round(0.5 / largest, 3), round(0.25 / largest, 3), 0.0, 1.0]
+    assert shown[1]["title"] == "byte 1: -0.2500 ± 0.1000 nats; a boundary"
+    assert shown[3]["title"] == (
+        "byte 3: +0.1250 ± 0.1000 nats; no boundary\nbyte 4: -1.0000 ± 0.1000 nats; no boundary"
+    )
+    bare = Record("x", data, [0] * 5, advantage_nats=[0.0] * 5)
+    assert Page(render_html([bare], "x")).tokens[-1]["title"].startswith("byte 3: +0.0000 nats")
+
+
+def test_worths_of_hostile_text_stay_text(hostile: bytes) -> None:
+    worth = [(-1) ** place * place for place in range(len(hostile))]
+    page = Page(render_html([Record("x", hostile, [0] * len(hostile), advantage_nats=worth)], "x"))
+    assert "script" not in page.tags
+    assert page.texts[1] == visible(hostile)

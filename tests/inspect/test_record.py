@@ -26,6 +26,8 @@ def records(draw: st.DrawFn) -> Record:
         nll_nats=draw(st.none() | finite),
         early_nll_nats=draw(st.none() | finite),
         decide=draw(st.none() | st.just("rate")),
+        advantage_nats=draw(st.none() | finite),
+        advantage_error_nats=draw(st.none() | finite),
     )
 
 
@@ -78,7 +80,7 @@ def test_json_round_trip_is_exact(record: Record) -> None:
     again = Record.from_json(line)
     assert again == record
     assert (again.name, again.data, again.decide) == (record.name, record.data, record.decide)
-    for name in ("boundary", "probability", "nll_nats", "early_nll_nats"):
+    for name in ("boundary", "probability", "nll_nats", "early_nll_nats", "advantage_nats", "advantage_error_nats"):
         ours, theirs = getattr(record, name), getattr(again, name)
         assert ours is theirs is None or (ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes())
     assert line.isascii()

@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from byteseam.gradient_check import Row
+    from byteseam.laboratory.exact import Row
 
 HELP = "check every gradient estimator against the exact gradient of a short text; exit code 1 if one is wrong"
 
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from byteseam.commands.prepare import progress_bar
     from byteseam.console import stdout_json
     from byteseam.errors import UserError
-    from byteseam.gradient_check import GAMMAS, SCORE_FUNCTIONS, STRAIGHT_THROUGH, check_all
+    from byteseam.laboratory.exact import GAMMAS, SCORE_FUNCTIONS, STRAIGHT_THROUGH, check_all
 
     text = args.text.encode()
     if not 2 <= len(text) <= 12:
@@ -63,7 +63,7 @@ def describe(rows: "list[Row]") -> list[dict[str, Any]]:
 
 def against_paper(row: "Row", rows: "list[Row]") -> float | None:
     """Error times seconds, over that of the paper's estimator with the same discount; None without it."""
-    from byteseam.gradient_check import PAPER
+    from byteseam.laboratory.exact import PAPER
 
     gamma = 1.0 if row.gamma is None else row.gamma
     paper = [other for other in rows if other.estimator == PAPER and other.gamma == gamma]

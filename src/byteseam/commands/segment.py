@@ -9,6 +9,10 @@ from pathlib import Path
 HELP = "cut text or any bytes into learned tokens: colour, JSON lines, HTML or SVG"
 
 
+FLIPS = 4
+"""Drawn segmentations in which every decision is flipped, unless another number is given."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     from byteseam.commands.evaluate import add_decide_arguments
@@ -23,6 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", metavar="FILE", type=Path, help="write there instead of to standard output")
     add_decide_arguments(parser)
+    parser.add_argument(
+        "--advantages",
+        nargs="?",
+        type=int,
+        const=FLIPS,
+        metavar="N",
+        help=f"also measure what a boundary after each byte is worth, in N drawn segmentations ({FLIPS}); "
+        "coloured by --format html",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object: the record of the text")
 
 
@@ -32,13 +45,17 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         UserError: for a bad run or number, or a file that cannot be read or written.
     """
+    from byteseam.commands.prepare import progress_bar
     from byteseam.errors import UserError
     from byteseam.evaluation.segment import segment
     from byteseam.inspect import render_html, render_jsonl, render_svg, render_terminal
+    from byteseam.laboratory.advantages import with_advantages
     from byteseam.trained import Trained
 
     if args.json and args.format != "colour":
         raise UserError(f"--json prints the record; leave out --format {args.format}")
+    if args.advantages is not None and args.advantages < 2:
+        raise UserError(f"--advantages is {args.advantages}, but an error takes at least 2 segmentations; raise it")
     trained = Trained.open(args.run)
     name, data = read_text(args, trained.checkpoint)
     mode = args.decide or trained.config.evaluation.decide
@@ -51,6 +68,9 @@ def run(args: argparse.Namespace) -> int:
         decider=trained.decider(mode, args.threshold, args.bytes_per_token, args.seed),
         precision=trained.precision,
     )
+    if args.advantages is not None:
+        with progress_bar("flipping") as bar:
+            record = with_advantages(trained, record, args.advantages, args.seed, bar)
     if args.json:
         answer = record.to_json() + "\n"
     elif args.format == "jsonl":

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from html import escape
 from itertools import groupby
 
+import numpy as np
+
 from byteseam.inspect.record import Record, Span
 from byteseam.text import direction, glyphs, visible_label
 
@@ -28,6 +30,9 @@ background:rgb(var(--c)/calc(.13 + .39*var(--p)))}
 .t:hover{outline:2px solid var(--ink)}
 .t i{font-style:normal;color:var(--faint);unicode-bidi:isolate;direction:ltr}.t .e{color:var(--escape);font-size:.86em}
 .cut{border-bottom:2px solid var(--escape)}
+h3{font-size:.9rem;font-weight:600;margin:1.1rem 0 .3rem}
+.w{background:rgb(var(--c)/calc(.75*var(--p)));cursor:default}.w.k{border-bottom:2px solid var(--ink)}
+.w i{font-style:normal;color:var(--faint)}.w .e{color:var(--escape);font-size:.86em}
 .bar{display:inline-block;width:6rem;height:.8em;border-radius:3px;vertical-align:-.05em;
 background:linear-gradient(90deg,rgb(var(--a)/.13),rgb(var(--a)/.52))}
 """
@@ -66,7 +71,43 @@ def _section(record: Record) -> str:
     numbers = "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in _numbers(record, len(spans)))
     name = escape(visible_label(record.name))
     text = f'<pre dir="{direction(record.data)}">{tokens}</pre>'
-    return f"<section>\n<h2>{name}</h2>\n<dl>{numbers}</dl>\n{text}\n</section>"
+    return f"<section>\n<h2>{name}</h2>\n<dl>{numbers}</dl>\n{text}{_worths(record)}\n</section>"
+
+
+def _worths(record: Record) -> str:
+    """The text once more, each character coloured by what a boundary after it is worth; nothing where that is unknown.
+
+    A character of several bytes has the colour of the byte whose boundary would matter most.
+    """
+    if record.advantage_nats is None or not record.data:
+        return ""
+    largest = max(float(np.quantile(np.abs(record.advantage_nats), 0.98)), 1e-9)
+    parts, place = [], 0
+    for glyph in glyphs(record.data):
+        places = range(place, place + glyph.size)
+        place += glyph.size
+        worth = float(max((record.advantage_nats[each] for each in places), key=abs))
+        shade = round(min(abs(worth) / largest, 1.0), 3)
+        classes = ("w a" if worth > 0 else "w b") + (" k" if any(record.boundary[each] for each in places) else "")
+        hover = escape("\n".join(_worth(record, each) for each in places)).replace("\n", "&#10;")
+        shown = escape(glyph.text)
+        if glyph.kind != "plain":
+            shown = f'<i class="e">{shown}</i>' if glyph.kind == "escape" else f"<i>{shown}</i>"
+        after = {"break": "\n", "blank": "<wbr>"}.get(glyph.kind, "")
+        parts.append(f'<span class="{classes}" style="--p:{shade:g}" title="{hover}">{shown}</span>{after}')
+    heading = (
+        f"What a boundary after each character is worth: blue buys, orange costs, in full colour {largest:.3f} "
+        "nats or more; underlined where there is one"
+    )
+    return f'\n<h3>{heading}</h3>\n<pre dir="{direction(record.data)}">{"".join(parts)}</pre>'
+
+
+def _worth(record: Record, place: int) -> str:
+    """One byte's, in words."""
+    assert record.advantage_nats is not None
+    error = "" if record.advantage_error_nats is None else f" ± {record.advantage_error_nats[place]:.4f}"
+    taken = "a boundary" if record.boundary[place] else "no boundary"
+    return f"byte {place}: {record.advantage_nats[place]:+.4f}{error} nats; {taken}"
 
 
 def _numbers(record: Record, tokens: int) -> list[tuple[str, str]]:

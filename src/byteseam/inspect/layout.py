@@ -52,7 +52,7 @@ def _cells(spans: Iterable[Span], bar: str) -> Iterator[Cell]:
         shown = glyphs(span.data)
         if bar and span.closed:
             last = shown[-1]
-            shown[-1] = Glyph(last.text + bar, last.kind, last.cells + 1)
+            shown[-1] = last._replace(text=last.text + bar, cells=last.cells + 1)
         yield from (Cell(token, glyph) for glyph in shown)
 
 

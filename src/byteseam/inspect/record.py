@@ -15,6 +15,8 @@ from byteseam.text import utf8_character_ends
 
 _FORMAT = 1
 _SERIES = ("probability", "nll_nats", "early_nll_nats")
+_FURTHER_SERIES = ("advantage_nats", "advantage_error_nats")
+"""Written only where there are any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,15 @@ class Record:
     """[n], the same without tokens, at the early exit."""
     decide: str | None = None
     """How boundaries were decided: ``sample``, ``threshold``, ``rate``, or the name of a rule."""
+    advantage_nats: NDArray[np.float64] | None = None
+    """[n], what a boundary after this byte buys from there on, discounted; below 0 where it costs."""
+    advantage_error_nats: NDArray[np.float64] | None = None
+    """[n], its standard error."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "data", bytes(self.data))
         object.__setattr__(self, "boundary", self._series("boundary", self.boundary, np.bool_))
-        for name in _SERIES:
+        for name in _SERIES + _FURTHER_SERIES:
             if (values := getattr(self, name)) is not None:
                 object.__setattr__(self, name, self._series(name, values, np.float64))
         if self.probability is not None and not ((self.probability >= 0) & (self.probability <= 1)).all():
@@ -146,6 +152,8 @@ class Record:
         fields |= {"decide": self.decide, "bytes_per_token": self.bytes_per_token}
         fields["boundary"] = np.flatnonzero(self.boundary).tolist()
         fields |= {name: None if getattr(self, name) is None else getattr(self, name).tolist() for name in _SERIES}
+        further = {name: getattr(self, name) for name in _FURTHER_SERIES}
+        fields |= {name: values.tolist() for name, values in further.items() if values is not None}
         return json.dumps(fields, allow_nan=False)
 
     @classmethod
@@ -164,6 +172,7 @@ class Record:
             boundary = np.zeros(len(data), np.bool_)
             boundary[np.array(positions, np.int64)] = True
             series = {series: fields[series] for series in _SERIES}
+            series |= {series: fields.get(series) for series in _FURTHER_SERIES}
             return cls(name, data, boundary, **series, decide=decide)
         except (
             ValueError,

@@ -11,8 +11,8 @@ import torch
 from tiny import TINY_MODEL
 from torch import Tensor
 
-from byteseam.estimator_check import (
-    Enumeration,
+from byteseam.laboratory.enumeration import (
+    Segmentations,
     enumerate_segmentations,
     estimates,
     exact_gradient,
@@ -67,7 +67,7 @@ ESTIMATORS = {
 }
 
 
-def prepare(strategy: ScoreFunction, *texts: Batch) -> tuple[LanguageModel, list[Enumeration]]:
+def prepare(strategy: ScoreFunction, *texts: Batch) -> tuple[LanguageModel, list[Segmentations]]:
     model = lively(strategy)
     return model, [enumerate_segmentations(model, strategy, text) for text in texts]
 
@@ -180,7 +180,7 @@ def test_nor_do_several_documents_in_a_row(name, gamma):
     assert (found[0, [0, 4, 5]] == 0).all(), "document marks are no choice"
 
 
-def paid_by_the_boundary(share: float, length: int) -> Enumeration:
+def paid_by_the_boundary(share: float, length: int) -> Segmentations:
     """A table made by hand: a boundary at i makes every byte from i + 1 on cheaper by a share that falls with i."""
     text = text_row(b"x" * (length - 1))
     number = torch.arange(2 ** (length - 1))
@@ -192,7 +192,7 @@ def paid_by_the_boundary(share: float, length: int) -> Enumeration:
     taps = torch.linspace(-1, 1, length, dtype=torch.float64)[:, None]
     free = torch.arange(length)[None] > 0
     early_nll = torch.full((1, length), 5.0, dtype=torch.float64)
-    return Enumeration(text, Encoded(hidden, hidden), early_nll, taps, free, boundary, nll)
+    return Segmentations(text, Encoded(hidden, hidden), early_nll, taps, free, boundary, nll)
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.5, 0.0])

@@ -2,7 +2,7 @@
 
 What is estimated is the gradient of the expected log-likelihood of the text, over all segmentations, with respect to
 the policy's raw outputs, one a byte. Score-function estimators are judged by samples drawn from tables of all
-segmentations (`byteseam.estimator_check`); straight-through ones by what the training code back-propagates.
+segmentations (`byteseam.laboratory.enumeration`); straight-through ones by what the training code back-propagates.
 """
 
 import math
@@ -16,8 +16,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from byteseam.config import ModelConfig
-from byteseam.estimator_check import enumerate_segmentations, exact_gradient, sampled_estimates
 from byteseam.evaluation.segment import text_batch
+from byteseam.laboratory.enumeration import enumerate_segmentations, exact_gradient, sampled_estimates
 from byteseam.language_model import LanguageModel
 from byteseam.strategies import Gumbel, HNet, ScoreFunction, Strategy
 from byteseam.strategies.score_function import Learned

@@ -25,7 +25,7 @@ MOST_DECISIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Enumeration:
+class Segmentations:
     """Every segmentation of one text, N of them, and what each costs; float64."""
 
     batch: Batch
@@ -42,7 +42,7 @@ class Enumeration:
 @torch.no_grad()
 def enumerate_segmentations(
     model: LanguageModel, strategy: ScoreFunction, batch: Batch, rows_at_once: int = 1024
-) -> Enumeration:
+) -> Segmentations:
     """Score every segmentation of a text.
 
     Args:
@@ -68,7 +68,7 @@ def enumerate_segmentations(
         taken = Decision(part, decision.free[ids], decision.logits[ids])
         nll.append(model.rollout(copies, taken, batch.rows(ids)).nll)
     policy: Learned = model.policy  # type: ignore[assignment]
-    return Enumeration(
+    return Segmentations(
         batch=batch,
         encoded=encoded,
         early_nll=model.early_nll(encoded, batch).double(),
@@ -79,7 +79,7 @@ def enumerate_segmentations(
     )
 
 
-def probabilities(policy: BoundaryPolicy, table: Enumeration, taps: Float[Tensor, "L w"]) -> Float[Tensor, " N"]:
+def probabilities(policy: BoundaryPolicy, table: Segmentations, taps: Float[Tensor, "L w"]) -> Float[Tensor, " N"]:
     """How likely the policy draws each segmentation; they sum to 1."""
     rows = len(table.boundary)
     document_ids = table.batch.document_ids.expand(rows, -1)
@@ -87,7 +87,7 @@ def probabilities(policy: BoundaryPolicy, table: Enumeration, taps: Float[Tensor
     return torch.where(table.boundary, yes, 1 - yes).where(table.free, 1.0).prod(dim=1)
 
 
-def exact_gradient(policy: Learned, table: Enumeration, gamma: float = 1.0) -> Float[Tensor, "L w"]:
+def exact_gradient(policy: Learned, table: Segmentations, gamma: float = 1.0) -> Float[Tensor, "L w"]:
     """The gradient of the expected log-likelihood with respect to the taps.
 
     With ``gamma < 1`` it is what a discounted estimator aims at instead: the share that a decision at ``i`` has in
@@ -105,7 +105,7 @@ def exact_gradient(policy: Learned, table: Enumeration, gamma: float = 1.0) -> F
 def estimates(
     policy: Learned,
     strategy: ScoreFunction,
-    tables: Sequence[Enumeration],
+    tables: Sequence[Segmentations],
     which: Int[Tensor, " B"],
     drawn: Int[Tensor, "K B"],
 ) -> Float[Tensor, "B L w"]:
@@ -151,7 +151,7 @@ def estimates(
 
 
 def expected_estimates(
-    policy: Learned, strategy: ScoreFunction, tables: Sequence[Enumeration]
+    policy: Learned, strategy: ScoreFunction, tables: Sequence[Segmentations]
 ) -> Float[Tensor, "B L w"]:
     """The expectation of `estimates` for a batch of one row a text, by running them on every possible outcome.
 
@@ -178,7 +178,7 @@ def expected_estimates(
 def sampled_estimates(
     policy: Learned,
     strategy: ScoreFunction,
-    tables: Sequence[Enumeration],
+    tables: Sequence[Segmentations],
     draws: int,
     generator: torch.Generator,
 ) -> Float[Tensor, "M B L w"]:
