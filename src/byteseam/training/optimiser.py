@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from byteseam.config import TrainingConfig
 from byteseam.language_model import LanguageModel
+from byteseam.training.muon import Muon
 
 
 def model_parameters(model: LanguageModel) -> list[nn.Parameter]:
@@ -22,12 +23,12 @@ def policy_parameters(model: LanguageModel) -> list[nn.Parameter]:
 
 _GATHERED: dict[type[torch.optim.Optimizer], tuple[str, ...]] = {
     torch.optim.AdamW: ("step", "exp_avg", "exp_avg_sq"),
-    torch.optim.Muon: ("momentum_buffer",),
+    Muon: ("momentum_buffer",),
 }
 
 
 class Optimiser:
-    """One or two of PyTorch's optimisers that act as one."""
+    """One or two optimisers that act as one."""
 
     def __init__(self, *parts: torch.optim.Optimizer) -> None:
         self.parts = parts
@@ -95,7 +96,7 @@ def build_optimiser(model: LanguageModel, config: TrainingConfig) -> Optimiser:
     if not muon:
         return Optimiser(adam)
     group = {"params": layers, "peak": rate}
-    return Optimiser(adam, torch.optim.Muon([group], lr=rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw"))
+    return Optimiser(adam, Muon([group], lr=rate, weight_decay=decay))
 
 
 def learning_rate_factor(bytes_seen: float, config: TrainingConfig) -> float:
