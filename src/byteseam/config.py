@@ -74,6 +74,9 @@ class TrainingConfig:
     learning_rate: float = Field(default=3e-3, gt=0)
     policy_learning_rate: float | None = Field(default=None, gt=0)
     """Peak learning rate of the boundary policy and what belongs to it; ``None``: the same."""
+    policy_epsilon: float = Field(default=1e-8, gt=0)
+    """AdamW's epsilon for the policy. Far below the size of a weight's gradient, every weight moves alike, however
+    little it gains; far above it, steps are proportional to the gradient, and what pays most moves first."""
     weight_decay: float = Field(default=0.1, ge=0)
     """Decoupled, on matrices only."""
     beta1: float = Field(default=0.9, ge=0, lt=1)

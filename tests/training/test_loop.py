@@ -292,8 +292,8 @@ CHANGES = {
     ModelConfig: "width=24 heads=1 encoder_layers=2 token_layers=2 decoder_layers=2 byte_mlp_width=8 token_mlp_width=8 "
     "window=2 rotary_base=100.0",
     TrainingConfig: "length_bytes=24 batch_rows=2 total_bytes=256 warmup_bytes=1e5 optimiser=muon learning_rate=1e-4 "
-    "policy_learning_rate=1.0 weight_decay=30.0 beta1=0.5 beta2=0.5 clip_gradient=1e-9 clip_policy_gradient=1e-9 "
-    "early_exit_weight=0.7 precision=bf16",
+    "policy_learning_rate=1.0 policy_epsilon=1.0 weight_decay=30.0 beta1=0.5 beta2=0.5 clip_gradient=1e-9 "
+    "clip_policy_gradient=1e-9 early_exit_weight=0.7 precision=bf16",
     DataConfig: "layout=prefix",
     RunConfig: "seed=1",
 }

@@ -94,6 +94,17 @@ def test_model_and_policy_learn_at_their_own_rates(model_of, policy_rate):
         assert distance == pytest.approx(0.002 if slower else 0.005, rel=1e-3), name
 
 
+def test_with_a_large_epsilon_the_policy_moves_in_proportion_to_its_gradient(model_of):
+    """A gradient g moves AdamW's first step by ``rate * g / (g + epsilon)``."""
+    model, optimiser = model_of(
+        "training.policy_learning_rate=0.1", "training.policy_epsilon=3", "training.weight_decay=0"
+    )
+    set_learning_rates(optimiser, 1.0)
+    for name, distance in first_step(model, optimiser).items():
+        expected = 0.1 / (1 + 3) if name.startswith("policy.") else 0.01
+        assert distance == pytest.approx(expected, rel=0.05), name
+
+
 def test_muon_takes_the_layers_and_adamw_the_rest(model_of):
     model, optimiser = model_of("training.optimiser=muon")
     kinds = optimiser.kinds()

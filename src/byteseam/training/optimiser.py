@@ -91,7 +91,8 @@ def build_optimiser(model: LanguageModel, config: TrainingConfig) -> Optimiser:
         {"params": vectors, "weight_decay": 0.0, "peak": rate},
     ]
     if policy := policy_parameters(model):
-        groups.append({"params": policy, "weight_decay": 0.0, "peak": config.policy_learning_rate or rate})
+        peak = config.policy_learning_rate or rate
+        groups.append({"params": policy, "weight_decay": 0.0, "peak": peak, "eps": config.policy_epsilon})
     adam = torch.optim.AdamW(groups, lr=rate, betas=(config.beta1, config.beta2), fused=True)
     if not muon:
         return Optimiser(adam)
