@@ -17,7 +17,7 @@ one() { # NAME [overrides]
   else
     byteseam train configs/laptop.toml --out "$out/$name" --quiet --json \
       --training.threads 1 --training.total_bytes 1.5e6 --training.evaluate_every_bytes 0.25e6 \
-      --evaluation.max_bytes 60e3 "$@" > "$out/$name.json"
+      --evaluation.max_bytes 60e3 --strategy.pool last --training.policy_learning_rate 3e-2 "$@" > "$out/$name.json"
   fi
 }
 

@@ -6,7 +6,9 @@
 set -eu
 out=$1
 jobs=${2:-1}
-compare() { byteseam compare configs/laptop.toml --jobs "$jobs" --training.threads 1 "$@"; }
+# The figures were made with these two settings, which were the shipped ones then.
+compare() { byteseam compare configs/laptop.toml --jobs "$jobs" --training.threads 1 \
+    --strategy.pool last --training.policy_learning_rate 3e-2 "$@"; }
 
 rivals='score_function,mean:score_function[pool=mean],uniform,gumbel,bpe,whitespace,hnet'
 # One seed of the others, beside the reference.

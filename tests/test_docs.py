@@ -240,7 +240,8 @@ def test_every_baseline_and_every_way_to_decide_is_explained():
 
 
 def test_the_paper_is_one_line_away():
-    switched = load(ROOT / "configs/laptop.toml", ["--strategy.baseline", "batch"])
+    overrides = ["--strategy.baseline", "batch", "--training.policy_learning_rate", "0.2"]
+    switched = load(ROOT / "configs/laptop.toml", overrides)
     assert load(ROOT / "configs/laptop-paper.toml") == switched
 
 
